@@ -7,6 +7,8 @@
 //!   pages of the chance that a page is, from the accesses that were executed in the span that ends
 //!   with the window. A window counts if no edge lies in that span or less than a second before it.
 //!   Longer spans are judged four times per span, shorter ones in each window.
+//! * The *recall of a span* is judged in the same cases, over the pages that are all but certain to
+//!   be touched within it. It is told in bytes of all cases.
 //! * The estimate is the record's working set of that span, less what its page maps say was touched
 //!   outside of the judged bytes. How much that was is not judged, so the interval's lower end goes
 //!   down by all pages there that were touched within any span, and its upper end by none.
@@ -28,6 +30,8 @@ use crate::page_maps::{PageMap, PageMaps};
 const JUDGED: usize = 4;
 /// How often a span is judged within its length.
 const TIMES: u64 = 4;
+/// From this chance on a page is all but certain to be touched.
+const CERTAIN: f64 = 0.95;
 
 /// The score by page. A field is `None` (null) if there was nothing to judge.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -57,6 +61,9 @@ pub struct SpanScore {
     pub error_p75: Option<f64>,
     /// Share of the cases in which the truth is inside the 90 % interval.
     pub coverage: Option<f64>,
+    /// Of the pages that are touched within the span with a chance of at least 95 %, the share that
+    /// the page map shows as touched within it.
+    pub recall: Option<f64>,
     /// Judged cases.
     pub cases: u64,
     /// Mean true working set.
@@ -70,6 +77,9 @@ pub struct SpanScore {
 struct Case {
     truly: f64,
     estimated: TouchedBytes,
+    /// Bytes that are all but certain to be touched, and those of them that the page map has.
+    certain: u64,
+    found: u64,
 }
 
 /// Collects what is judged by page.
@@ -129,6 +139,8 @@ impl ByPage {
             if is_due && let Some(case) = case(s, judged, map, nr, spans_us) {
                 let sum = self.case[nr].get_or_insert_default();
                 sum.truly += case.truly;
+                sum.certain = sum.certain.saturating_add(case.certain);
+                sum.found = sum.found.saturating_add(case.found);
                 let (estimated, other) = (&mut sum.estimated, case.estimated);
                 estimated.bytes = estimated.bytes.saturating_add(other.bytes);
                 estimated.lo = estimated.lo.saturating_add(other.lo);
@@ -194,6 +206,7 @@ fn score(cases: &mut [Case], span_us: u64) -> SpanScore {
     let error = |case: &Case| relative_error(to_u64(case.truly), case.estimated.bytes);
     let mut errors: Vec<f64> = cases.iter().map(error).collect();
     let mean = |f: fn(&Case) -> f64| ratio(cases.iter().map(f).sum(), nr);
+    let sum = |f: fn(&Case) -> u64| to_f64(cases.iter().map(f).fold(0, u64::saturating_add));
     // The truth is computed in floating point, so it may be off a little.
     let is_covered = |case: &&Case| {
         let (slack, e) = (case.truly * 1e-4 + 1.0, case.estimated);
@@ -204,6 +217,7 @@ fn score(cases: &mut [Case], span_us: u64) -> SpanScore {
         error_p50: percentile(&mut errors, 0.5),
         error_p75: percentile(&mut errors, 0.75),
         coverage: ratio(to_f64(cases.iter().filter(is_covered).count() as u64), nr),
+        recall: ratio(sum(|case| case.found), sum(|case| case.certain)),
         cases: cases.len() as u64,
         true_bytes: mean(|case| case.truly),
         estimated_bytes: mean(|case| to_f64(case.estimated.bytes)),
@@ -253,7 +267,11 @@ fn case(
     let TouchedBytes { bytes, lo, hi, measured } = estimated;
     let (bytes, lo) = (bytes.saturating_sub(outside), lo.saturating_sub(most));
     let estimated = TouchedBytes { bytes, lo, hi, measured };
-    Some(Case { truly, estimated })
+    let certain = tiles.iter().filter(|tile| tile.p >= CERTAIN);
+    let (certain, found) = certain.fold((0, 0), |(certain, found), tile| {
+        (certain + tile.range.len(), found + touched(tile.range)[0] * PAGE_SIZE)
+    });
+    Some(Case { truly, estimated, certain, found })
 }
 
 /// Calls `f` for each unit that a range meets, with the pages of it that are in the range.

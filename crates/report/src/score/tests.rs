@@ -267,6 +267,7 @@ fn by_page() {
             let span = &s.spans[span];
             assert_eq!(span.cases, cases, "{span:?}");
             assert!(close(span.error_p50, error) && close(span.coverage, coverage), "{span:?}");
+            assert!(close(span.recall, recall), "{span:?}: the four are certain to be touched");
         }
         assert_eq!((s.spans[3].span_us, s.spans[3].cases), (10_000_000, 0), "{s:?}");
     }

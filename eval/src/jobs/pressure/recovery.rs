@@ -3,8 +3,11 @@
 //! While the kernel reclaims, census makes little memory old, so what it tells is older than usual.
 //! Second by second its record is held against the truth of the processes of which every page is
 //! touched 10 times, and once a second: the working set of a window (of the first), and that of a
-//! second (of both). Recall of pages is not judged: pages that are touched 10 times a second are at
-//! the limit of one access per window, so which of them are hot is a matter of chance.
+//! second (of both).
+//!
+//! Recall is judged by the page map of the first process, within a second. Its pages are touched at
+//! random, once per window on average. That is the usual limit of what counts as hot, and four of
+//! ten pages are not touched in a given window. Within a second all of them are.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,10 +23,15 @@ use crate::stats::{Middle, to_f64};
 
 /// The largest error of a working set that counts as right.
 const ERROR: f64 = 0.05;
+/// The least recall of pages that counts as right.
+const RECALL: f64 = 0.95;
 /// Seconds in a row that have to be right.
 const STEADY: usize = 3;
 /// The spans of the working sets, in µs: a window, and a second.
 const SPANS_US: [u64; 2] = [100_000, 1_000_000];
+
+/// The name of the error of a working set.
+const ERROR_P50: &str = "error_p50";
 
 /// What a record told in one second after the limit was lifted.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -32,6 +40,10 @@ pub(super) struct Second {
     window_error: Option<f64>,
     /// The error of that of a second, of both processes.
     second_error: [Option<f64>; 2],
+    /// The share of the pages touched 10 times a second that the page map has as touched within a
+    /// second.
+    #[serde(default)]
+    recall: Option<f64>,
 }
 
 /// When the runs of a mode were right again.
@@ -43,6 +55,11 @@ pub(super) struct Recovered {
     pub(super) seconds: Option<Middle>,
     /// Runs that were not, within the time.
     pub(super) not: usize,
+    /// Seconds until recall was enough, and runs in which it was not.
+    #[serde(default)]
+    pub(super) recall_seconds: Option<Middle>,
+    #[serde(default)]
+    pub(super) recall_not: usize,
 }
 
 impl Second {
@@ -50,11 +67,22 @@ impl Second {
         let errors = [self.window_error, self.second_error[0], self.second_error[1]];
         errors.iter().all(|error| error.is_some_and(|error| error <= ERROR))
     }
+
+    fn has_recall(&self) -> bool {
+        self.recall.is_some_and(|recall| recall >= RECALL)
+    }
 }
 
-/// How many seconds it took; `None`: longer than was looked.
-fn until_right(seconds: &[Second]) -> Option<usize> {
-    seconds.windows(STEADY).position(|row| row.iter().all(Second::is_right))
+/// How many seconds it took until this held and went on to; `None`: longer than was looked.
+fn until(holds: fn(&Second) -> bool, seconds: &[Second]) -> Option<usize> {
+    seconds.windows(STEADY).position(|row| row.iter().all(holds))
+}
+
+/// The times of the runs in which it came to that, and in how many it did not.
+fn times(holds: fn(&Second) -> bool, runs: &[&[Second]]) -> (Option<Middle>, usize) {
+    let found = runs.iter().filter_map(|seconds| until(holds, seconds));
+    let found: Vec<f64> = found.map(|seconds| to_f64(seconds as u64)).collect();
+    (Middle::of(&found), runs.len() - found.len())
 }
 
 impl Recovered {
@@ -64,14 +92,11 @@ impl Recovered {
         mode: &str,
         runs: impl Iterator<Item = &'a [Second]>,
     ) -> Option<Self> {
-        let all: Vec<_> = runs.filter(|seconds| !seconds.is_empty()).map(until_right).collect();
-        let found: Vec<f64> = all.iter().flatten().map(|s| to_f64(*s as u64)).collect();
-        (!all.is_empty()).then(|| Self {
-            limit: limit.into(),
-            mode: mode.into(),
-            seconds: Middle::of(&found),
-            not: all.len() - found.len(),
-        })
+        let runs: Vec<_> = runs.filter(|seconds| !seconds.is_empty()).collect();
+        let (seconds, not) = times(Second::is_right, &runs);
+        let (recall_seconds, recall_not) = times(Second::has_recall, &runs);
+        let (limit, mode) = (limit.into(), mode.into());
+        (!runs.is_empty()).then_some(Self { limit, mode, seconds, not, recall_seconds, recall_not })
     }
 }
 
@@ -95,18 +120,19 @@ pub(super) fn seconds(
         .map(|second| {
             let scores = [score(truths[0], second)?, score(truths[1], second)?];
             Ok(Second {
-                window_error: error_of(&scores[0], SPANS_US[0]),
-                second_error: scores.map(|score| error_of(&score, SPANS_US[1])),
+                window_error: of_span(&scores[0], SPANS_US[0], ERROR_P50),
+                recall: of_span(&scores[0], SPANS_US[1], "recall"),
+                second_error: scores.map(|score| of_span(&score, SPANS_US[1], ERROR_P50)),
             })
         })
         .collect()
 }
 
-/// The error of the working set within a span.
-fn error_of(score: &Value, span_us: u64) -> Option<f64> {
+/// A number about a span.
+fn of_span(score: &Value, span_us: u64, name: &str) -> Option<f64> {
     let spans = score["pages"]["spans"].as_array()?;
     let span = spans.iter().find(|span| span["span_us"].as_u64() == Some(span_us))?;
-    span["error_p50"].as_f64()
+    span[name].as_f64()
 }
 
 #[cfg(test)]
@@ -115,7 +141,8 @@ mod tests {
 
     #[test]
     fn it_is_right_again_when_it_stays_so() {
-        let right = Second { window_error: Some(0.05), second_error: [Some(0.01), Some(0.04)] };
+        let second_error = [Some(0.01), Some(0.04)];
+        let right = Second { window_error: Some(0.05), second_error, recall: Some(0.9) };
         let less = Second { window_error: Some(0.06), ..right };
         let wrong = Second { second_error: [Some(0.01), Some(0.06)], ..right };
         let unknown = Second { second_error: [None, Some(0.0)], ..right };
@@ -125,20 +152,41 @@ mod tests {
             (vec![unknown, right, right, unknown, right], None),
             (vec![], None),
         ] {
-            assert_eq!(until_right(&seconds), want, "{seconds:?}");
+            assert_eq!(until(Second::is_right, &seconds), want, "{seconds:?}");
         }
         let runs = [vec![right; 3], vec![less, right, right, right], vec![less; 9], vec![]];
         let of = Recovered::of("300", "census", runs.iter().map(Vec::as_slice)).unwrap();
         assert_eq!((of.seconds.unwrap().median, of.not), (0.5, 1));
+        assert!(of.recall_seconds.is_none() && of.recall_not == 3, "too little of the pages");
         assert!(Recovered::of("300", "census", [].into_iter()).is_none());
     }
 
     #[test]
-    fn the_error_is_that_of_a_second() {
+    fn recall_is_judged_by_itself() {
+        let of = |recall: Option<f64>| Second {
+            window_error: Some(0.5),
+            second_error: [Some(0.5); 2],
+            recall,
+        };
+        let (enough, less, unknown) = (of(Some(0.95)), of(Some(0.949)), of(None));
+        let runs = [
+            vec![less, enough, enough, unknown, enough, enough, enough],
+            vec![less, less, enough, enough, enough, less],
+            vec![enough, enough, less],
+        ];
+        let of = Recovered::of("400", "census", runs.iter().map(Vec::as_slice)).unwrap();
+        assert_eq!((of.recall_seconds.unwrap().median, of.recall_not), (3.0, 1));
+        assert!(of.seconds.is_none() && of.not == 3, "{of:?}");
+    }
+
+    #[test]
+    fn the_numbers_are_those_of_a_second() {
         let score = serde_json::json!({ "pages": { "spans": [
-            { "span_us": 100_000, "error_p50": 0.5 }, { "span_us": 1_000_000, "error_p50": 0.02 },
+            { "span_us": 100_000, "error_p50": 0.5 }, { "span_us": 1_000_000, "error_p50": 0.02, "recall": 0.9 },
         ] } });
-        assert_eq!(error_of(&score, SPANS_US[1]), Some(0.02));
-        assert_eq!(error_of(&Value::Null, SPANS_US[1]), None);
+        assert_eq!(of_span(&score, SPANS_US[1], ERROR_P50), Some(0.02));
+        assert_eq!(of_span(&score, SPANS_US[1], "recall"), Some(0.9));
+        assert_eq!(of_span(&score, SPANS_US[0], "recall"), None);
+        assert_eq!(of_span(&Value::Null, SPANS_US[1], ERROR_P50), None);
     }
 }

@@ -212,6 +212,13 @@ impl Debugfs {
         if file == File::KdamondPid {
             return Err(Errno::INVAL);
         }
+        // The kernel reads these before it looks at what runs, and the others after that.
+        match file {
+            File::Attrs => text::attrs(text).map(drop)?,
+            File::Schemes => text::schemes(text).map(drop)?,
+            File::TargetIds => context::existing(text).map(drop)?,
+            _ => {}
+        }
         if context.running().is_some() {
             return Err(Errno::BUSY);
         }

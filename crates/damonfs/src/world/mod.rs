@@ -116,7 +116,7 @@ impl World {
     pub fn read(&self, ino: Ino) -> Result<Vec<u8>, Errno> {
         let state = self.state();
         let value = state.tree.value(ino)?;
-        if value.takes_lock() && state.locked {
+        if value.takes_lock_to_read() && state.locked {
             return Err(Errno::BUSY);
         }
         if let Some(text) = value.show() {
@@ -182,7 +182,11 @@ impl World {
         let mut state = self.state();
         let value = state.tree.value(ino)?;
         let is_state = matches!(value, Value::State);
-        if value.takes_lock() && state.locked {
+        if let Value::Nr(_, child) = value {
+            // The kernel reads the number before it looks at the lock, and at what runs.
+            child.wanted(text)?;
+        }
+        if value.takes_lock_to_write() && state.locked {
             return Err(Errno::BUSY);
         }
         if is_state {

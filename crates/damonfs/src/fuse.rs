@@ -8,8 +8,8 @@
 //! since programs walk the same long paths thousands of times: at each directory of a path the
 //! kernel needs its attributes to see who may pass. A listing hands out both with the names, since
 //! who lists a directory looks at what is in it. A write that makes or removes directories has what
-//! it changed forgotten before it returns. That waits for whoever looks into the same directory, who
-//! waits for us, so it is done by a thread of its own.
+//! it changed forgotten before it returns. That waits for whoever looks into the same directory,
+//! who waits for us, so it is done by a thread of its own.
 //!
 //! Requests are answered one after the other by one thread. A command that waits for what runs has
 //! a thread of its own, so it keeps nobody else waiting. When this process ends, however it does,
@@ -105,9 +105,9 @@ struct Files {
     notifier: Arc<Mutex<Option<Notifier>>>,
 }
 
-/// Has the kernel forget directories that were removed, and how many directories there were in those
-/// that have others now. Also what another writer has changed is forgotten when this returns: it
-/// waits for who forgets it.
+/// Has the kernel forget directories that were removed, and how many directories there were in
+/// those that have others now. Also what another writer has changed is forgotten when this returns:
+/// it waits for who forgets it.
 fn forget(tree: &dyn Served, root: Ino, notifier: &Mutex<Option<Notifier>>) {
     let notifier = notifier.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(notifier) = &*notifier else { return };

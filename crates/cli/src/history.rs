@@ -21,8 +21,8 @@ const DIR: &str = "/var/lib/isotherm/history";
 pub(crate) struct HistoryArgs {
     /// Which context of the agent, as POLICY or POLICY/CONTEXT.
     ///
-    /// Needed only if the agent has recorded several. The page that `report` prints without a kind
-    /// shows all of them.
+    /// Needed only if the agent has recorded several, and for what shows one of them alone: `top`,
+    /// `report heatmap`, `html` and `plan`, and `report regions --json`. Other reports show all.
     #[arg(long = "of", value_name = "POLICY", help_heading = "History", hide_short_help = true)]
     of: Option<String>,
     /// Where the agent keeps its history.

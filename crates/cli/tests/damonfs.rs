@@ -7,6 +7,7 @@ mod common;
 
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -211,6 +212,36 @@ fn a_directory_that_was_removed_is_gone_at_once() {
         done.store(true, Ordering::Relaxed);
         written.unwrap();
     });
+}
+
+#[test]
+fn attributes_follow_what_is_made_and_removed() {
+    if !can_mount() {
+        return;
+    }
+    let (served, target) = (Served::start(), sleeper());
+    served.begin(target.0.id());
+    let nr_dirs = |dir: &str| {
+        let links = fs::metadata(served.kdamonds().join(dir)).unwrap().nlink();
+        let listed = fs::read_dir(served.kdamonds().join(dir)).unwrap();
+        let listed = listed.filter(|entry| entry.as_ref().unwrap().path().is_dir()).count();
+        assert_eq!(links, listed as u64 + 2, "{dir}: links, and what a listing shows");
+        listed
+    };
+    // What is looked at is cached by the kernel, so it is looked at before and after each change.
+    let schemes = "0/contexts/0/schemes";
+    for nr in [1, 3, 2, 0, 1] {
+        served.write(&format!("{schemes}/nr_schemes"), &nr.to_string()).unwrap();
+        assert_eq!(nr_dirs(schemes), nr);
+    }
+    served.write("0/state", "commit").unwrap();
+    let tried = format!("{schemes}/0/tried_regions");
+    for _ in 0..3 {
+        assert_eq!(nr_dirs(&tried), 0);
+        served.write("0/state", "update_schemes_tried_regions").unwrap();
+        assert!(nr_dirs(&tried) > 0, "there are regions");
+        served.write("0/state", "clear_schemes_tried_regions").unwrap();
+    }
 }
 
 #[test]

@@ -148,6 +148,27 @@ types! {
         touched: Vec<Touched>,
         regions: Vec<Region>,
     }
+    /// How much memory has been idle for how long.
+    Idle {
+        idle_ms: u64,
+        bytes: u64,
+    }
+    /// What the targets in one cgroup use.
+    Cgroup {
+        policy: String,
+        context: String,
+        cgroup: String,
+        processes: u64,
+        waiting: u64,
+        hot_bytes: u64,
+        warm_bytes: u64,
+        cold_bytes: u64,
+        unresolved_bytes: u64,
+        working_set_bytes: u64,
+        touched: Vec<Touched>,
+        idle: Vec<Idle>,
+        look_age_ns: u64,
+    }
     /// What one window showed.
     Snapshot {
         policy: String,
@@ -209,6 +230,10 @@ types! {
     Accounts {
         schemes: Vec<Account>,
     }
+    /// The reply of `Cgroups`.
+    Cgroups {
+        cgroups: Vec<Cgroup>,
+    }
     /// A reply of `Follow`. One of the fields is set.
     Followed {
         snapshot: Option<Snapshot>,
@@ -246,6 +271,13 @@ arguments! {
     OfAny {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         policy: Option<String>,
+    }
+    /// Arguments of `Cgroups`.
+    WhichCgroups {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        policy: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pattern: Option<String>,
     }
     /// Arguments of `Commit`.
     Commit {

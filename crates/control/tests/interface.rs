@@ -94,6 +94,14 @@ fn account() -> types::Account {
     types::Account { blocked: Some("x".into()), ..Default::default() }
 }
 
+fn cgroup() -> types::Cgroup {
+    types::Cgroup {
+        touched: vec![types::Touched::default()],
+        idle: vec![types::Idle::default()],
+        ..Default::default()
+    }
+}
+
 #[test]
 fn every_reply_is_as_the_interface_says() {
     let idl = interface();
@@ -117,6 +125,7 @@ fn every_reply_is_as_the_interface_says() {
         ("Show", value(&types::Text { file: Some("f".into()), ..Default::default() })),
         ("Snapshot", value(&types::Snapshots { snapshots: vec![snapshot()] })),
         ("Account", value(&types::Accounts { schemes: vec![account()] })),
+        ("Cgroups", value(&types::Cgroups { cgroups: vec![cgroup()] })),
         (
             "Follow",
             value(&types::Followed {
@@ -155,6 +164,7 @@ fn every_argument_is_as_the_interface_says() {
         ),
         ("Snapshot", value(&types::Which { policy: text(), context: text(), pid: Some(1) })),
         ("Account", value(&types::OfAny { policy: text() })),
+        ("Cgroups", value(&types::WhichCgroups { policy: text(), pattern: text() })),
         (
             "Follow",
             value(&types::Follow {

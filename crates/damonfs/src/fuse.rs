@@ -4,10 +4,12 @@
 //! transaction, and truncation is accepted and does nothing. The kernel
 //! caches no text, since files change by themselves.
 //!
-//! What a name stands for is cached by the kernel, since programs walk the same long paths
-//! thousands of times. A write that removes directories has them forgotten before it returns. That
-//! waits for whoever looks into the same directory, who waits for us, so it is done by a thread of
-//! its own.
+//! What a name stands for, and the attributes of files and directories, are cached by the kernel,
+//! since programs walk the same long paths thousands of times: at each directory of a path the
+//! kernel needs its attributes to see who may pass. A listing hands out both with the names, since
+//! who lists a directory looks at what is in it. A write that makes or removes directories has what
+//! it changed forgotten before it returns. That waits for whoever looks into the same directory,
+//! who waits for us, so it is done by a thread of its own.
 //!
 //! Requests are answered one after the other by one thread. A command that waits for what runs has
 //! a thread of its own, so it keeps nobody else waiting. When this process ends, however it does,
@@ -21,22 +23,21 @@ use std::time::{Duration, SystemTime};
 
 use fuser::{
     BackgroundSession, BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem,
-    FopenFlags, Generation, INodeNo, LockOwner, MountOption, Notifier, OpenAccMode, OpenFlags,
-    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen,
-    ReplyWrite, Request, TimeOrNow, WriteFlags,
+    FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, Notifier,
+    OpenAccMode, OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
+    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 use rustix::io::Errno as Kernel;
 
 use crate::served::Served;
-use crate::tree::{Ino, Kind};
+use crate::tree::{Changed, Ino, Kind};
 
-/// What may change without our telling may not be cached: some names, and how many directories a
-/// directory has.
+/// What may change without our telling may not be cached: some names.
 const TTL: Duration = Duration::ZERO;
 
 /// For how long the rest may be cached: what a name stands for, and the modes, sizes and times of
-/// files, which never change. A directory that is made anew has another number, so nothing of the
-/// old one is found in it.
+/// files and directories. What changes of these is told. A directory that is made anew has another
+/// number, so nothing of the old one is found in it.
 const STAYS: Duration = Duration::from_secs(3600);
 
 /// A mounted tree. It is unmounted when this is dropped.
@@ -104,14 +105,20 @@ struct Files {
     notifier: Arc<Mutex<Option<Notifier>>>,
 }
 
-/// Has the kernel forget directories that were removed. Also those that another writer has removed
-/// are forgotten when this returns: it waits for who forgets them.
+/// Has the kernel forget directories that were removed, and how many directories there were in
+/// those that have others now. Also what another writer has changed is forgotten when this returns:
+/// it waits for who forgets it.
 fn forget(tree: &dyn Served, root: Ino, notifier: &Mutex<Option<Notifier>>) {
     let notifier = notifier.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(notifier) = &*notifier else { return };
-    for (dir, name) in tree.take_removed() {
-        // What it does not know it need not forget.
+    let Changed { removed, dirs } = tree.take_changed();
+    // What the kernel does not know it need not forget.
+    for (dir, name) in removed {
         notifier.inval_entry(shown(root, dir), OsStr::new(&*name)).ok();
+    }
+    for dir in dirs {
+        // A negative offset stands for the attributes alone.
+        notifier.inval_inode(shown(root, dir), -1, 0).ok();
     }
 }
 
@@ -154,6 +161,11 @@ impl Files {
         }
     }
 
+    /// For how long may be cached what this name stands for.
+    fn ttl_of(&self, name: &str) -> Duration {
+        if self.tree.is_stable(name) { STAYS } else { TTL }
+    }
+
     fn attr_of(&self, ino: INodeNo) -> Result<FileAttr, Kernel> {
         let ino = self.ino(ino);
         Ok(self.attr(ino, self.tree.kind(ino)?))
@@ -161,6 +173,12 @@ impl Files {
 }
 
 impl Filesystem for Files {
+    fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        // A kernel that cannot list with attributes asks for them one by one.
+        config.add_capabilities(InitFlags::FUSE_DO_READDIRPLUS).ok();
+        Ok(())
+    }
+
     fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let found = name.to_str().ok_or(Kernel::NOENT).and_then(|name| {
             let ino = self.tree.lookup(self.ino(parent), name)?;
@@ -168,8 +186,7 @@ impl Filesystem for Files {
         });
         match found {
             Ok(attr) => {
-                let stays = name.to_str().is_some_and(|name| self.tree.is_stable(name));
-                let entry = if stays { STAYS } else { TTL };
+                let entry = name.to_str().map_or(TTL, |name| self.ttl_of(name));
                 reply.entry_with_ttls(&STAYS, &entry, &attr, Generation(0));
             }
             Err(kernel) => reply.error(errno(kernel)),
@@ -178,9 +195,8 @@ impl Filesystem for Files {
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         match self.attr_of(ino) {
-            // Who opens a file asks for this, so every file that is read.
-            Ok(attr) if attr.kind == FileType::RegularFile => reply.attr(&STAYS, &attr),
-            Ok(attr) => reply.attr(&TTL, &attr),
+            // Who opens a file asks for this of every directory that is passed.
+            Ok(attr) => reply.attr(&STAYS, &attr),
             Err(kernel) => reply.error(errno(kernel)),
         }
     }
@@ -209,7 +225,7 @@ impl Filesystem for Files {
             Ok(_) if mode.is_some() || uid.is_some() || gid.is_some() => {
                 reply.error(Errno::EPERM);
             }
-            Ok(attr) => reply.attr(&TTL, &attr),
+            Ok(attr) => reply.attr(&STAYS, &attr),
             Err(kernel) => reply.error(errno(kernel)),
         }
     }
@@ -258,8 +274,8 @@ impl Filesystem for Files {
         reply: ReplyWrite,
     ) {
         let ino = self.ino(ino);
-        let removes = self.tree.can_remove(ino);
-        if !self.tree.may_wait(ino) && !removes {
+        let changes_dirs = self.tree.changes_dirs(ino);
+        if !self.tree.may_wait(ino) && !changes_dirs {
             return answer(self.tree.write(ino, offset, data), reply);
         }
         let (tree, data) = (Arc::clone(&self.tree), data.to_vec());
@@ -268,7 +284,7 @@ impl Filesystem for Files {
         // If there can be no thread, the reply is dropped with the closure, which answers EIO.
         let run = move || {
             let done = tree.write(ino, offset, &data);
-            if removes {
+            if changes_dirs {
                 forget(&*tree, root, &notifier);
             }
             answer(done, reply);
@@ -292,6 +308,31 @@ impl Filesystem for Files {
         for (next, (ino, name, is_dir)) in (1..).zip(entries).skip(skipped) {
             let kind = if is_dir { FileType::Directory } else { FileType::RegularFile };
             if reply.add(self.shown(ino), next, kind, name) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+
+    fn readdirplus(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        let entries = match self.tree.entries(self.ino(ino)) {
+            Ok(entries) => entries,
+            Err(kernel) => return reply.error(errno(kernel)),
+        };
+        let skipped = usize::try_from(offset).unwrap_or(usize::MAX);
+        for (next, (ino, name, _)) in (1..).zip(entries).skip(skipped) {
+            // What was removed since is left out.
+            let Ok(kind) = self.tree.kind(ino) else { continue };
+            let attr = self.attr(ino, kind);
+            let ttl = self.ttl_of(&name);
+            if reply.add(attr.ino, next, name, &ttl, &attr, Generation(0)) {
                 break;
             }
         }

@@ -44,5 +44,5 @@ mod world;
 
 pub use engine::{Asker, Engine, Results, SchemeResults, Status, Worker};
 pub use served::Served;
-pub use tree::{DAMON, Ino, Kind, MODULES, TriedRegion};
+pub use tree::{Changed, DAMON, Ino, Kind, MODULES, TriedRegion};
 pub use world::World;

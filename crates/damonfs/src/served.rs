@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use rustix::io::Errno;
 
-use crate::tree::{Ino, Kind};
+use crate::tree::{Changed, Ino, Kind};
 use crate::world::World;
 
 /// The size that sysfs says every file has.
@@ -43,12 +43,11 @@ pub trait Served: Debug + Send + Sync {
     /// Whether a read or write of this file can wait for what runs.
     fn may_wait(&self, ino: Ino) -> bool;
 
-    /// Whether a write of this file can remove directories.
-    fn can_remove(&self, ino: Ino) -> bool;
+    /// Whether a write of this file can make or remove directories.
+    fn changes_dirs(&self, ino: Ino) -> bool;
 
-    /// The entries that writes have removed since the last call: the directory, and the name. Only
-    /// those that are stable.
-    fn take_removed(&self) -> Vec<(Ino, Box<str>)>;
+    /// What writes have changed since the last call.
+    fn take_changed(&self) -> Changed;
 
     /// Writes a text to a file, as one transaction, and returns how many bytes were taken.
     ///
@@ -60,7 +59,7 @@ pub trait Served: Debug + Send + Sync {
     /// The size that every file is said to have, in bytes.
     fn size(&self) -> u64;
 
-    /// Whether an entry of this name stands for the same until [`Served::take_removed`] has it, or
+    /// Whether an entry of this name stands for the same until [`Served::take_changed`] has it, or
     /// its directory is gone.
     fn is_stable(&self, name: &str) -> bool;
 }
@@ -86,12 +85,12 @@ impl Served for World {
         Self::may_wait(self, ino)
     }
 
-    fn can_remove(&self, ino: Ino) -> bool {
-        Self::can_remove(self, ino)
+    fn changes_dirs(&self, ino: Ino) -> bool {
+        Self::changes_dirs(self, ino)
     }
 
-    fn take_removed(&self) -> Vec<(Ino, Box<str>)> {
-        Self::take_removed(self)
+    fn take_changed(&self) -> Changed {
+        Self::take_changed(self)
     }
 
     /// To sysfs one write is one value, whatever its offset.

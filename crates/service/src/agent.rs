@@ -133,7 +133,7 @@ impl Agent {
         let options = Options {
             dry_run: settings.dry_run,
             undo_on_exit: true,
-            by_cgroup: metrics.is_some() || settings.fleet.is_some(),
+            by_cgroup: settings.adds_up_cgroups(),
             by_age: settings.fleet.is_some(),
             undo_huge: false,
             seed: None,

@@ -30,6 +30,8 @@ pub struct Settings {
     pub history: Option<Retention>,
     /// Where metrics of all policies are wanted.
     pub metrics: Outlets,
+    /// Whether what cgroups use is added up for clients, also if nothing else asks for it.
+    pub cgroups: bool,
     /// What is written for questions about many hosts; none: nothing.
     pub fleet: Option<isotherm_fleet::Settings>,
     /// How policies come to this host.
@@ -43,4 +45,11 @@ pub struct Settings {
     pub version: String,
     /// The commit that it was built from.
     pub commit: String,
+}
+
+impl Settings {
+    /// Whether contexts add up what cgroups use. Metrics and fleet data have it, too.
+    pub(crate) fn adds_up_cgroups(&self) -> bool {
+        self.cgroups || self.metrics.is_any() || self.fleet.is_some()
+    }
 }

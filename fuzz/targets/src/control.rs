@@ -62,6 +62,7 @@ fn call(message: &[u8]) {
         call.clone().arguments::<types::OfAny>().is_ok(),
         call.clone().arguments::<types::Commit>().is_ok(),
         call.clone().arguments::<types::Which>().is_ok(),
+        call.clone().arguments::<types::WhichCgroups>().is_ok(),
         call.clone().arguments::<types::Follow>().is_ok(),
     ];
     assert!(!taken[0] || call.parameters.is_empty(), "arguments where there are none");

@@ -1,5 +1,6 @@
 //! `isotherm ctl`: asks and tells the agent that runs.
 
+mod cgroups;
 mod follow;
 mod text;
 
@@ -56,6 +57,7 @@ const EXAMPLES: &str = "Examples:
   isotherm ctl stop reclaim/web             only one of its contexts
   isotherm ctl commit reclaim p.toml        put another policy in force
   isotherm ctl follow --events              what happens, as it happens
+  isotherm ctl cgroups '/system.slice/*'    what services use, and how cold it is
   isotherm ctl snapshot --pid 1234 --json   the regions of a process";
 
 #[derive(Debug, clap::Subcommand)]
@@ -114,6 +116,18 @@ enum Command {
         /// Only of this policy.
         policy: Option<String>,
     },
+    /// Show what cgroups use: how much of their memory is hot, warm and cold.
+    ///
+    /// For an agent with --cgroups, --metrics or --fleet. Memory that several processes of a cgroup
+    /// share counts once. The cgroups with the most memory come first.
+    Cgroups {
+        /// Only cgroups whose path matches, and those below them: /system.slice/*
+        #[arg(value_name = "GLOB")]
+        pattern: Option<String>,
+        /// Only of this policy.
+        #[arg(long)]
+        policy: Option<String>,
+    },
     /// Print what happens until it is stopped: one JSON object per line.
     ///
     /// With none of --snapshots, --events and --accounts: all of them.
@@ -169,6 +183,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         Command::Account { policy } => {
             show(agent, json, "Account", &types::OfAny { policy }, text::accounts)
+        }
+        Command::Cgroups { pattern, policy } => {
+            let which = types::WhichCgroups { policy, pattern };
+            show(agent, json, "Cgroups", &which, cgroups::table)
         }
         Command::Follow(args) => follow::run(agent, args),
     }

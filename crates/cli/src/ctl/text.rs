@@ -6,7 +6,7 @@ use isotherm_control::types::{
 };
 
 /// Rows as columns, each as wide as its widest cell. The last one is not padded.
-fn columns(rows: &[Vec<String>]) -> String {
+pub(super) fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |at: usize| rows.iter().filter_map(|r| r.get(at)).map(|c| c.chars().count()).max();
     let widths: Vec<usize> = (0..count).map(|at| width(at).unwrap_or(0)).collect();
@@ -22,12 +22,12 @@ fn columns(rows: &[Vec<String>]) -> String {
     text
 }
 
-fn head(names: &[&str]) -> Vec<String> {
+pub(super) fn head(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
-fn time(ns: u64) -> String {
+pub(super) fn time(ns: u64) -> String {
     span(ns as f64)
 }
 

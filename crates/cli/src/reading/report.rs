@@ -249,6 +249,47 @@ impl Common {
         };
         Ok((record, self.limits.filter()))
     }
+
+    /// Opens the record, or what the agent has recorded of every context that is meant, by name.
+    fn open_all(&self) -> anyhow::Result<Vec<(String, Record)>> {
+        match self.since {
+            Some(since) => self.history.open_all(since),
+            None => Ok(vec![(String::new(), files::open(&self.record)?)]),
+        }
+    }
+
+    /// Prints a report of each context that is meant.
+    fn each(
+        &self,
+        out: &mut impl Write,
+        report: impl FnMut(&Record, &Filter) -> anyhow::Result<String>,
+    ) -> anyhow::Result<()> {
+        self.each_of(&self.open_all()?, out, report)
+    }
+
+    /// Prints a report of each of these, below its name if there are several. In JSON each has its
+    /// name and a line then.
+    fn each_of(
+        &self,
+        records: &[(String, Record)],
+        out: &mut impl Write,
+        mut report: impl FnMut(&Record, &Filter) -> anyhow::Result<String>,
+    ) -> anyhow::Result<()> {
+        let several = records.len() > 1;
+        for (nr, (name, record)) in records.iter().enumerate() {
+            let text = report(record, &self.limits.filter())?;
+            if several && self.limits.json {
+                let report: serde_json::Value = serde_json::from_str(&text)?;
+                writeln!(out, "{}", serde_json::json!({ "context": name, "report": report }))?;
+                continue;
+            }
+            if several {
+                writeln!(out, "{}{name}\n", if nr > 0 { "\n" } else { "" })?;
+            }
+            writeln!(out, "{}", text.trim_end())?;
+        }
+        Ok(())
+    }
 }
 
 impl Limits {
@@ -272,37 +313,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn one_page(page: &Common, out: &mut impl Write) -> anyhow::Result<()> {
-    if let Some(since) = page.since {
-        return pages(page, since, out);
-    }
-    let (record, filter) = page.open().map_err(|err| no_such_report(&page.record, err))?;
-    let report = summary::Report::build(&record, &filter)?;
-    let text = if page.limits.json { report.to_json() } else { report.to_text() };
-    Ok(writeln!(out, "{}", text.trim_end())?)
-}
-
-/// The page of an agent's history: one for each context, if several are meant. In JSON each has its
-/// name and a line then.
-fn pages(page: &Common, since: Duration, out: &mut impl Write) -> anyhow::Result<()> {
-    let records = page.history.open_all(since)?;
-    let several = records.len() > 1;
-    for (nr, (name, record)) in records.iter().enumerate() {
-        let report = summary::Report::build(record, &page.limits.filter())?;
-        match (page.limits.json, several) {
-            (true, true) => {
-                let report: serde_json::Value = serde_json::from_str(&report.to_json())?;
-                writeln!(out, "{}", serde_json::json!({ "context": name, "report": report }))?;
-            }
-            (true, false) => writeln!(out, "{}", report.to_json().trim_end())?,
-            (false, _) => {
-                if several {
-                    writeln!(out, "{}{name}\n", if nr > 0 { "\n" } else { "" })?;
-                }
-                writeln!(out, "{}", report.to_text().trim_end())?;
-            }
-        }
-    }
-    Ok(())
+    let records = page.open_all().map_err(|err| match page.since {
+        Some(_) => err,
+        None => no_such_report(&page.record, err),
+    })?;
+    page.each_of(&records, out, |record, filter| {
+        let report = summary::Report::build(record, filter)?;
+        Ok(if page.limits.json { report.to_json() } else { report.to_text() })
+    })
 }
 
 /// Adds a hint to the error that a record is not there, if its name looks like that of a report.
@@ -327,63 +345,62 @@ fn show(kind: Kind, out: &mut impl Write) -> anyhow::Result<()> {
         }
         Kind::Html(args) => super::html::run(&args, out)?,
         Kind::Heatmap(args) => heat(&args, out)?,
-        Kind::Wss(args) => {
-            let (record, filter) = args.common.open()?;
-            let report = wss::Report::build(&record, &filter)?;
-            let text = working_set(&args, &report)?;
-            writeln!(out, "{}", text.trim_end())?;
-        }
-        Kind::Regions(common) => {
+        Kind::Wss(args) => args.common.each(out, |record, filter| {
+            let report = wss::Report::build(record, filter)?;
+            working_set(&args, &report)
+        })?,
+        Kind::Regions(common) if common.limits.json => {
             let (record, filter) = common.open()?;
-            if common.limits.json {
-                regions::json(&record, &filter, &mut *out)?;
-                // The lines have no place for a note about damage, so it goes to standard error.
-                let mut reader = record.reader()?;
-                while reader.next_event()?.is_some() {}
-                files::warn_of_damage(&common.record, &reader.damage());
-            } else {
-                regions::text(&record, &filter, &mut *out)?;
-            }
+            regions::json(&record, &filter, &mut *out)?;
+            // The lines have no place for a note about damage, so it goes to standard error.
+            let mut reader = record.reader()?;
+            while reader.next_event()?.is_some() {}
+            files::warn_of_damage(&common.record, &reader.damage());
         }
-        Kind::Mappings(args) => {
-            let (record, filter) = args.common.open()?;
-            let report = mappings::Report::build(&record, &filter)?;
-            let text = match (args.common.limits.json, args.top) {
+        Kind::Regions(common) => all_regions(&common, out)?,
+        Kind::Mappings(args) => args.common.each(out, |record, filter| {
+            let report = mappings::Report::build(record, filter)?;
+            Ok(match (args.common.limits.json, args.top) {
                 (true, None) => report.to_json(),
                 (true, Some(most)) => report.top_json(most),
                 (false, None) => report.to_text(),
                 (false, Some(most)) => report.top_text(most),
-            };
-            writeln!(out, "{}", text.trim_end())?;
-        }
-        Kind::Pages(args) => {
-            let (record, filter) = args.common.open()?;
-            let report = pages::Report::build(&record, &filter)?;
-            let text = match (args.common.limits.json, args.units) {
+            })
+        })?,
+        Kind::Pages(args) => args.common.each(out, |record, filter| {
+            let report = pages::Report::build(record, filter)?;
+            Ok(match (args.common.limits.json, args.units) {
                 (true, units) => report.to_json(units),
                 (false, true) => report.units_text(),
                 (false, false) => report.to_text(),
-            };
-            writeln!(out, "{}", text.trim_end())?;
-        }
-        Kind::Memory(args) => {
-            let (record, filter) = args.common.open()?;
+            })
+        })?,
+        Kind::Memory(args) => args.common.each(out, |record, filter| {
             let by = match args.by {
                 GroupBy::Node => memory::By::Node,
                 GroupBy::Cgroup => memory::By::Cgroup,
                 GroupBy::Owner => memory::By::Owner,
                 GroupBy::Kind => memory::By::Kind,
             };
-            let report = memory::Report::build(&record, &filter, by)?;
-            let text = if args.common.limits.json { report.to_json() } else { report.to_text() };
-            writeln!(out, "{}", text.trim_end())?;
+            let report = memory::Report::build(record, filter, by)?;
+            Ok(if args.common.limits.json { report.to_json() } else { report.to_text() })
+        })?,
+        Kind::Ages(common) => common.each(out, |record, filter| {
+            let report = ages::Report::build(record, filter)?;
+            Ok(if common.limits.json { report.to_json() } else { report.to_text() })
+        })?,
+    }
+    Ok(())
+}
+
+/// The windows of each context, one after the other: they are too many to be kept as a text.
+fn all_regions(common: &Common, out: &mut impl Write) -> anyhow::Result<()> {
+    let records = common.open_all()?;
+    for (nr, (name, record)) in records.iter().enumerate() {
+        if records.len() > 1 {
+            writeln!(out, "{}{name}\n", if nr > 0 { "\n" } else { "" })?;
         }
-        Kind::Ages(common) => {
-            let (record, filter) = common.open()?;
-            let report = ages::Report::build(&record, &filter)?;
-            let text = if common.limits.json { report.to_json() } else { report.to_text() };
-            writeln!(out, "{}", text.trim_end())?;
-        }
+        regions::text(record, &common.limits.filter(), &mut *out)?;
     }
     Ok(())
 }

@@ -181,8 +181,9 @@ impl Random {
 
 /// A message that is damaged somehow, or a call with arguments that make no sense.
 fn nonsense(random: &mut Random) -> Vec<u8> {
-    let method = ["Status", "List", "Stop", "Commit", "Snapshot", "Account", "Show", "Follow"]
-        [random.below(8)];
+    let methods =
+        ["Status", "List", "Stop", "Commit", "Snapshot", "Account", "Cgroups", "Show", "Follow"];
+    let method = methods[random.below(methods.len())];
     let odd = [
         json!(null),
         json!(-1),
@@ -194,6 +195,7 @@ fn nonsense(random: &mut Random) -> Vec<u8> {
         json!({ "policy": "a", "text": "x = [[[[[", "check": true }),
         json!({ "policy": "x".repeat(5000) }),
         json!({ "pid": -4 }),
+        json!({ "pattern": "*".repeat(3000) }),
         json!({ "every_ms": u64::MAX }),
     ];
     let parameters = &odd[random.below(odd.len())];
@@ -250,4 +252,44 @@ fn nonsense_neither_ends_the_agent_nor_makes_it_grow() {
     assert!(["running", "stopped"].contains(&&*world.state("a")));
     let grown = world.rss_kib().saturating_sub(before);
     assert!(grown < 16 << 10, "the agent has grown by {grown} KiB");
+}
+
+#[test]
+fn what_cgroups_use_is_told_if_the_agent_adds_it_up() {
+    let target = sleeper();
+    let text = watch(target.0.id());
+    let mut world = World::new(&[("a", &text)]);
+    world.start();
+    let said = world.ctl("cgroups");
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.err.contains("--cgroups"), "it says what to do: {said:?}");
+    // Two agents do not watch the same process.
+    drop(world);
+
+    let mut world = World::new(&[("a", &text)]).arg("--cgroups");
+    world.start();
+    let cgroups = |world: &World, words: &str| -> Vec<Value> {
+        let said = world.ctl(&format!("cgroups --json {words}"));
+        assert_eq!(said.code, Some(0), "{said:?}");
+        let all: Value = serde_json::from_str(&said.out).unwrap();
+        all["cgroups"].as_array().unwrap().clone()
+    };
+    let memory = |group: &Value| -> u64 {
+        let tiers = ["hot_bytes", "warm_bytes", "cold_bytes", "unresolved_bytes"];
+        tiers.iter().map(|tier| group[tier].as_u64().unwrap()).sum()
+    };
+    world.until("there is memory of a cgroup", |world| {
+        cgroups(world, "").iter().any(|group| memory(group) > 0)
+    });
+    let all = cgroups(&world, "");
+    assert_eq!(all.len(), 1, "{all:?}");
+    assert_eq!((&all[0]["policy"], &all[0]["processes"]), (&"a".into(), &1.into()), "{all:?}");
+    let path = all[0]["cgroup"].as_str().unwrap();
+    assert_eq!(cgroups(&world, path).len(), 1, "its own path");
+    assert_eq!(cgroups(&world, "/*").len(), 1, "a pattern");
+    assert_eq!(cgroups(&world, "/no/such").len(), 0);
+    let said = world.ctl("cgroups");
+    assert!(said.out.starts_with("CGROUP") && said.out.contains(path), "{said:?}");
+    let said = world.ctl("cgroups --policy other");
+    assert_eq!(said.code, Some(2), "there is no such policy: {said:?}");
 }

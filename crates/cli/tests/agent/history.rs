@@ -54,6 +54,38 @@ fn reports_and_top_read_what_was_recorded_also_across_a_crash() {
     assert!(said.err.contains("a/c"), "{said:?}");
 }
 
+#[test]
+fn reports_show_every_context_that_was_recorded() {
+    let targets: Vec<Guard> = (0..2).map(|_| sleeper()).collect();
+    let policies: Vec<String> = targets.iter().map(|target| watch(target.0.id())).collect();
+    let mut world = World::new(&[("a", &policies[0]), ("b", &policies[1])]);
+    world.start();
+    let lines = |said: &Said| -> Vec<Value> {
+        said.out.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    };
+    world.until("both are recorded", |world| {
+        let said = over(world, "report ages --json --since 1h");
+        lines(&said).iter().filter(|line| line["report"].is_object()).count() == 2
+    });
+    let kinds = ["", "wss", "regions", "mappings", "ages"];
+    for kind in kinds {
+        let said = over(&world, &format!("report {kind} --since 1h"));
+        assert_eq!(said.code, Some(0), "{kind}: {said:?}");
+        let heads: Vec<&str> = said.out.lines().filter(|l| matches!(*l, "a/c" | "b/c")).collect();
+        assert_eq!(heads, ["a/c", "b/c"], "{kind}: {said:?}");
+        let said = over(&world, &format!("report {kind} --since 1h --of b"));
+        assert!(said.code == Some(0) && !said.out.contains("b/c"), "one alone: {said:?}");
+    }
+    let said = over(&world, "report wss --json --since 1h");
+    let names: Vec<Value> = lines(&said).into_iter().map(|line| line["context"].clone()).collect();
+    assert_eq!(names, ["a/c", "b/c"], "{said:?}");
+    for one in ["regions --json", "heatmap"] {
+        let said = over(&world, &format!("report {one} --since 1h"));
+        assert_eq!(said.code, Some(2), "{one}: {said:?}");
+        assert!(said.err.contains("--of with one of a/c, b/c"), "{one}: {said:?}");
+    }
+}
+
 /// A small file system that is unmounted at the end.
 pub(crate) struct Small(PathBuf);
 

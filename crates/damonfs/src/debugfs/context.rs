@@ -14,6 +14,25 @@ use crate::engine::{Results, Worker};
 /// What the kernel shows as the pid of physical memory.
 const MEMORY: i32 = 42;
 
+/// Whether a text of `target_ids` stands for physical memory.
+fn is_memory(text: &[u8]) -> bool {
+    text::word(text) == Some("paddr")
+}
+
+/// The processes of a text of `target_ids`; none for physical memory.
+///
+/// # Errors
+///
+/// ENOMEM if one of them does not exist: that is what the kernel says.
+pub(super) fn existing(text: &[u8]) -> Result<Vec<i32>, Errno> {
+    if is_memory(text) {
+        return Ok(Vec::new());
+    }
+    let pids = text::pids(text);
+    let exists = |pid: &i32| *pid > 0 && PathBuf::from(format!("/proc/{pid}")).exists();
+    if pids.iter().all(exists) { Ok(pids) } else { Err(Errno::NOMEM) }
+}
+
 /// A context.
 #[derive(Debug)]
 pub(super) struct Context {
@@ -134,15 +153,11 @@ impl Context {
     ///
     /// ENOMEM if there is no such process: that is what the kernel says.
     pub(super) fn set_targets(&mut self, text: &[u8]) -> Result<(), Errno> {
-        if text::word(text) == Some("paddr") {
+        if is_memory(text) {
             (self.operations, self.targets) = (Operations::Paddr, vec![(MEMORY, Vec::new())]);
             return Ok(());
         }
-        let pids = text::pids(text);
-        let exists = |pid: &i32| *pid > 0 && PathBuf::from(format!("/proc/{pid}")).exists();
-        if !pids.iter().all(exists) {
-            return Err(Errno::NOMEM);
-        }
+        let pids = existing(text)?;
         self.operations = Operations::Vaddr;
         self.targets = pids.into_iter().map(|pid| (pid, Vec::new())).collect();
         Ok(())

@@ -15,7 +15,7 @@
 mod context;
 mod text;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
@@ -23,7 +23,7 @@ use rustix::io::Errno;
 use self::context::Context;
 use crate::engine::Worker;
 use crate::served::Served;
-use crate::tree::{Ino, Kind};
+use crate::tree::{Changed, Ino, Kind};
 use crate::world::World;
 
 /// The first context, whose files are in the root.
@@ -212,6 +212,13 @@ impl Debugfs {
         if file == File::KdamondPid {
             return Err(Errno::INVAL);
         }
+        // The kernel reads these before it looks at what runs, and the others after that.
+        match file {
+            File::Attrs => text::attrs(text).map(drop)?,
+            File::Schemes => text::schemes(text).map(drop)?,
+            File::TargetIds => context::existing(text).map(drop)?,
+            _ => {}
+        }
         if context.running().is_some() {
             return Err(Errno::BUSY);
         }
@@ -316,13 +323,15 @@ impl Served for Debugfs {
         matches!(found, Ok((_, Some(File::Schemes | File::MonitorOn))))
     }
 
-    fn can_remove(&self, _ino: Ino) -> bool {
-        false
+    fn changes_dirs(&self, ino: Ino) -> bool {
+        let found = self.contexts().find(ino);
+        matches!(found, Ok((_, Some(File::MkContexts | File::RmContexts))))
     }
 
-    /// Directories of contexts are not stable.
-    fn take_removed(&self) -> Vec<(Ino, Box<str>)> {
-        Vec::new()
+    /// Directories of contexts are not stable entries. How many there are is an attribute of the
+    /// root, the only directory that has directories.
+    fn take_changed(&self) -> Changed {
+        Changed { dirs: BTreeSet::from([ROOT]), ..Changed::default() }
     }
 
     fn write(&self, ino: Ino, offset: u64, text: &[u8]) -> Result<usize, Errno> {

@@ -40,15 +40,49 @@ pub(super) fn word(text: &[u8]) -> Option<&str> {
     words(text).next()
 }
 
-/// The numbers at the begin of a text.
-fn numbers(text: &[u8]) -> Vec<u64> {
-    let number = |word: &str| word.parse::<u64>().ok();
-    words(text).map_while(number).collect()
+/// The digits at the begin of a text as a number, and what is behind them; none without a digit. A
+/// number that is too large for 64 bits wraps around, as in the kernel.
+fn number(text: &str) -> Option<(u64, &str)> {
+    let len = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (digits, rest) = text.split_at(len);
+    let add = |sum: u64, digit: u8| sum.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
+    (len > 0).then(|| (digits.bytes().fold(0, add), rest))
 }
 
-/// The pids of `target_ids`.
+/// The numbers at the begin of a text. The last one can have something else right behind it.
+fn numbers(text: &[u8]) -> Vec<u64> {
+    let mut all = Vec::new();
+    for word in words(text) {
+        let Some((found, rest)) = number(word) else { break };
+        all.push(found);
+        if !rest.is_empty() {
+            break;
+        }
+    }
+    all
+}
+
+/// The pids of `target_ids`, which the kernel reads as `int`.
 pub(super) fn pids(text: &[u8]) -> Vec<i32> {
-    words(text).map_while(|word| word.parse().ok()).take(MOST_TARGETS).collect()
+    let mut all = Vec::new();
+    for word in words(text).take(MOST_TARGETS) {
+        let (is_negative, digits) = match word.strip_prefix('-') {
+            Some(digits) => (true, digits),
+            None => (false, word),
+        };
+        let Some((found, rest)) = number(digits) else { break };
+        all.push(int(if is_negative { found.wrapping_neg() } else { found }));
+        if !rest.is_empty() {
+            break;
+        }
+    }
+    all
+}
+
+/// A number that the kernel keeps in an `int`.
+#[expect(clippy::cast_possible_truncation, reason = "as the kernel does")]
+const fn int(value: u64) -> i32 {
+    value as i32
 }
 
 /// The text of `target_ids`.
@@ -223,6 +257,9 @@ mod tests {
     fn reading_stops_where_the_kernel_stops() {
         assert_eq!(pids(b"1 2 abc 4\n"), [1, 2]);
         assert!(pids(b"abc 2 3\n").is_empty());
+        assert_eq!(pids(b"1 -2 3x 4\n"), [1, -2, 3], "what is behind the digits ends it");
+        assert!(pids(b"+1").is_empty(), "there is no plus");
+        assert_eq!(numbers(b"1 18446744073709551617 +3"), [1, 1], "what is too large wraps around");
         assert!(pids(b"\n").is_empty());
         assert_eq!(show_pids([1, 2].into_iter()), "1 2\n");
         assert_eq!(show_pids([].into_iter()), "\n");

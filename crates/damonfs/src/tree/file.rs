@@ -34,6 +34,19 @@ impl Child {
             _ => None,
         }
     }
+
+    /// The number of them that a text asks for.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL or ERANGE if it is no number that the file takes.
+    pub(crate) fn wanted(self, text: &[u8]) -> Result<i32, Errno> {
+        let wanted = int(text)?;
+        if wanted < 0 || self.most().is_some_and(|most| wanted > most) {
+            return Err(Errno::INVAL);
+        }
+        Ok(wanted)
+    }
 }
 
 /// The most directories that one `nr_` file makes. The kernel has no such limit and answers ENOMEM
@@ -94,9 +107,14 @@ impl Value {
         }
     }
 
-    /// Whether using the file takes DAMON's one lock (`damon_sysfs_lock`).
-    pub(crate) const fn takes_lock(&self) -> bool {
-        matches!(self, Self::Nr(..) | Self::State | Self::Pid | Self::Path(_))
+    /// Whether reading the file takes DAMON's one lock (`damon_sysfs_lock`).
+    pub(crate) const fn takes_lock_to_read(&self) -> bool {
+        matches!(self, Self::State | Self::Pid | Self::Path(_))
+    }
+
+    /// Whether writing the file takes that lock.
+    pub(crate) const fn takes_lock_to_write(&self) -> bool {
+        self.takes_lock_to_read() || matches!(self, Self::Nr(..))
     }
 
     /// The text of a value that the tree holds itself; none for the others.
@@ -140,11 +158,8 @@ impl Value {
                 unit => *value = unit,
             },
             Self::Nr(nr, child) => {
-                let wanted = int(text)?;
+                let wanted = child.wanted(text)?;
                 let count = u32::try_from(wanted).map_err(|_err| Errno::INVAL)?;
-                if child.most().is_some_and(|most| wanted > most) {
-                    return Err(Errno::INVAL);
-                }
                 if wanted > MOST_CHILDREN {
                     return Err(Errno::NOMEM);
                 }

@@ -9,7 +9,7 @@ mod module;
 mod number;
 mod scheme;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustix::io::Errno;
 
@@ -62,21 +62,30 @@ pub struct Kind {
     pub nr_dirs: u32,
 }
 
+/// What a file system must forget, since writes have changed it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// Stable entries that were removed: the directory they were in, and their names.
+    pub removed: Vec<(Ino, Box<str>)>,
+    /// The directories that have more or fewer directories now.
+    pub dirs: BTreeSet<Ino>,
+}
+
 /// The tree.
 #[derive(Debug)]
 pub(crate) struct Tree {
     nodes: BTreeMap<Ino, Node>,
     next: Ino,
-    /// What was removed and not asked about yet: the directory it was in, and its name.
-    removed: Vec<(Ino, Box<str>)>,
+    /// What was changed and not asked about yet.
+    changed: Changed,
 }
 
 impl Tree {
     /// The tree of a kernel that was just booted: no kdamond, and modules that are off.
     pub(crate) fn new() -> Self {
         let top = Node { parent: TOP, name: "".into(), body: Body::Dir(Entries::default()) };
-        let mut this =
-            Self { nodes: BTreeMap::from([(TOP, top)]), next: TOP + 1, removed: Vec::new() };
+        let nodes = BTreeMap::from([(TOP, top)]);
+        let mut this = Self { nodes, next: TOP + 1, changed: Changed::default() };
         let damon = this.dir(TOP, "damon");
         debug_assert_eq!(damon, DAMON, "the first directory has this number");
         let modules = this.dir(TOP, "module");
@@ -114,7 +123,7 @@ impl Tree {
         if let Some(Node { body: Body::Dir(siblings), .. }) = self.nodes.get_mut(&node.parent) {
             siblings.by_name.remove(&node.name);
             siblings.nr_dirs -= u32::from(matches!(node.body, Body::Dir(_)));
-            self.removed.push((node.parent, node.name.clone()));
+            self.changed.removed.push((node.parent, node.name.clone()));
         }
         let mut left = vec![node];
         while let Some(node) = left.pop() {
@@ -124,9 +133,14 @@ impl Tree {
         }
     }
 
-    /// What was removed since the last call: the directory it was in, and its name.
-    pub(crate) fn take_removed(&mut self) -> Vec<(Ino, Box<str>)> {
-        std::mem::take(&mut self.removed)
+    /// What was changed since the last call.
+    pub(crate) fn take_changed(&mut self) -> Changed {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Notes that a directory that could be seen already has more or fewer directories now.
+    fn note_changed(&mut self, dir: Ino) {
+        self.changed.dirs.insert(dir);
     }
 
     /// The entry of a directory with this name.
@@ -223,6 +237,7 @@ impl Tree {
 
     /// Removes all directories with numbers from a directory.
     pub(crate) fn remove_numbered(&mut self, dir: Ino) {
+        self.note_changed(dir);
         for (_, ino) in self.numbered(dir) {
             self.remove(ino);
         }

@@ -146,6 +146,7 @@ pub struct TriedRegion {
 /// Makes the directory of a region that a walk has seen.
 pub(crate) fn tried_region(tree: &mut Tree, tried: Ino, index: usize, region: &TriedRegion) {
     let dir = tree.dir(tried, &index.to_string());
+    tree.note_changed(tried);
     for (name, value) in [
         ("start", region.start),
         ("end", region.end),

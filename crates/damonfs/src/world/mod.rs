@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 use self::module::Switch;
 use crate::engine::{Asker, Engine, Results, Status, Worker};
-use crate::tree::{Child, DAMON, Ino, Kind, Tree, Value, word_of};
+use crate::tree::{Changed, Child, DAMON, Ino, Kind, Tree, Value, word_of};
 
 pub(crate) use command::Command;
 
@@ -116,7 +116,7 @@ impl World {
     pub fn read(&self, ino: Ino) -> Result<Vec<u8>, Errno> {
         let state = self.state();
         let value = state.tree.value(ino)?;
-        if value.takes_lock() && state.locked {
+        if value.takes_lock_to_read() && state.locked {
             return Err(Errno::BUSY);
         }
         if let Some(text) = value.show() {
@@ -156,17 +156,17 @@ impl World {
         self.state().tree.value(ino).is_ok_and(waits)
     }
 
-    /// Whether a write of this file can remove directories.
+    /// Whether a write of this file can make or remove directories.
     #[must_use]
-    pub fn can_remove(&self, ino: Ino) -> bool {
-        let removes = |value: &Value| matches!(value, Value::Nr(..) | Value::State);
-        self.state().tree.value(ino).is_ok_and(removes)
+    pub fn changes_dirs(&self, ino: Ino) -> bool {
+        let changes = |value: &Value| matches!(value, Value::Nr(..) | Value::State);
+        self.state().tree.value(ino).is_ok_and(changes)
     }
 
-    /// The directories that were removed since the last call: what they were in, and their names.
+    /// What writes have changed since the last call.
     #[must_use]
-    pub fn take_removed(&self) -> Vec<(Ino, Box<str>)> {
-        self.state().tree.take_removed()
+    pub fn take_changed(&self) -> Changed {
+        self.state().tree.take_changed()
     }
 
     /// Writes a text to a file, as one transaction, and returns how many bytes were taken.
@@ -182,7 +182,11 @@ impl World {
         let mut state = self.state();
         let value = state.tree.value(ino)?;
         let is_state = matches!(value, Value::State);
-        if value.takes_lock() && state.locked {
+        if let Value::Nr(_, child) = value {
+            // The kernel reads the number before it looks at the lock, and at what runs.
+            child.wanted(text)?;
+        }
+        if value.takes_lock_to_write() && state.locked {
             return Err(Errno::BUSY);
         }
         if is_state {

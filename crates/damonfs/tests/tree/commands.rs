@@ -191,7 +191,11 @@ fn a_slow_command_keeps_only_what_needs_its_lock() {
         }
         assert_eq!(tree.write("0/state", "off"), Err(Errno::BUSY));
         assert_eq!(tree.read("0/pid"), Err(Errno::BUSY));
-        assert_eq!(tree.write("0/contexts/0/targets/nr_targets", "1"), Err(Errno::BUSY));
+        for nr in ["nr_kdamonds", "0/contexts/nr_contexts", "0/contexts/0/targets/nr_targets"] {
+            assert_eq!(tree.write(nr, "1"), Err(Errno::BUSY), "{nr}");
+            assert_eq!(tree.write(nr, "-1"), Err(Errno::INVAL), "{nr}: read before the lock");
+            assert_eq!(tree.read(nr).as_deref(), Ok("1\n"), "{nr}: read without the lock");
+        }
         tree.put("0/contexts/0/monitoring_attrs/intervals/sample_us", "1");
         drop(gate);
         assert!(walk.join().unwrap().is_ok());

@@ -7,37 +7,36 @@ use isotherm_core::scheme::Action;
 use isotherm_damon::model::Operations;
 use isotherm_damonfs::debugfs::{Debugfs, ROOT};
 use isotherm_damonfs::{Ino, Served};
-use proptest::prelude::*;
 use rustix::io::Errno;
 
 use crate::fake::{PID, Tree};
 
 /// The files over a fake engine.
-struct Old {
-    files: Arc<Debugfs>,
-    tree: Tree,
+pub(crate) struct Old {
+    pub(crate) files: Arc<Debugfs>,
+    pub(crate) tree: Tree,
 }
 
 impl Old {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let tree = Tree::new();
         Self { files: Debugfs::new(Arc::clone(&tree.world)), tree }
     }
 
-    fn at(&self, path: &str) -> Result<Ino, Errno> {
+    pub(crate) fn at(&self, path: &str) -> Result<Ino, Errno> {
         path.split('/').try_fold(ROOT, |dir, name| self.files.lookup(dir, name))
     }
 
-    fn write(&self, path: &str, text: &str) -> Result<(), Errno> {
+    pub(crate) fn write(&self, path: &str, text: &str) -> Result<(), Errno> {
         self.files.write(self.at(path)?, 0, text.as_bytes()).map(drop)
     }
 
-    fn read(&self, path: &str) -> Result<String, Errno> {
+    pub(crate) fn read(&self, path: &str) -> Result<String, Errno> {
         Ok(String::from_utf8(self.files.read(self.at(path)?)?).unwrap())
     }
 
     /// A pid that exists.
-    fn own() -> String {
+    pub(crate) fn own() -> String {
         std::process::id().to_string()
     }
 }
@@ -139,29 +138,4 @@ fn these_files_and_the_tree_exclude_each_other() {
     }
     assert_eq!(old.read("monitor_on").unwrap(), "off\n");
     old.tree.put("0/state", "on");
-}
-
-proptest! {
-    // With 200 writes each, 10,000 per file.
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
-
-    /// Whatever is written, the files answer with one of the kernel's errnos and go on.
-    #[test]
-    fn random_writes_break_nothing(
-        writes in prop::collection::vec((0_usize..8, "[-0-9a-z \n\\x00]{0,40}|[0-9]{1,20}( [0-9]{1,20}){3,18}"), 200)
-    ) {
-        let old = Old::new();
-        let names: Vec<String> = old.files.entries(ROOT).unwrap().into_iter()
-            .filter(|(.., is_dir)| !is_dir).map(|(_, name, _)| name).collect();
-        for (file, text) in writes {
-            if let Err(errno) = old.write(&names[file], &text) {
-                let known = [Errno::INVAL, Errno::BUSY, Errno::NOMEM, Errno::PERM, Errno::NOENT,
-                    Errno::EXIST];
-                prop_assert!(known.contains(&errno), "{} <- {text:?}: {errno}", names[file]);
-            }
-        }
-        for name in &names {
-            old.read(name).ok();
-        }
-    }
 }

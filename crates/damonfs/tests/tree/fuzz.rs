@@ -11,7 +11,7 @@ use crate::fake::Tree;
 use crate::layout::full;
 
 /// Writes per file.
-const CASES: u32 = 10_000;
+pub(crate) const CASES: u32 = 10_000;
 
 /// Whether writing this file makes directories.
 fn is_nr(path: &str) -> bool {
@@ -19,7 +19,7 @@ fn is_nr(path: &str) -> bool {
     name.starts_with("nr_") && !path.contains("/stats/")
 }
 
-fn text() -> impl Strategy<Value = Vec<u8>> {
+pub(crate) fn text() -> impl Strategy<Value = Vec<u8>> {
     let number = prop_oneof![
         any::<u64>().prop_map(|n| n.to_string()),
         any::<i32>().prop_map(|n| n.to_string()),
@@ -70,7 +70,7 @@ fn random_writes_get_the_kernels_answers() {
     let allowed =
         [Errno::INVAL, Errno::RANGE, Errno::NOMEM, Errno::ACCESS, Errno::PERM, Errno::CANCELED];
     for path in tree.files("") {
-        // Removing what is above a file is a test of its own.
+        // Removing what is above a file is a test of its own (`fuzz_nr`).
         if path == "nr_kdamonds" || path == "0/contexts/nr_contexts" {
             continue;
         }

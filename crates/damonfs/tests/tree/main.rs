@@ -5,6 +5,8 @@ mod commands;
 mod debugfs;
 mod fake;
 mod fuzz;
+mod fuzz_debugfs;
+mod fuzz_nr;
 mod layout;
 mod modules;
 mod values;

@@ -309,6 +309,16 @@ impl Policies {
         Ok(inner.policies.values().flat_map(|handle| handle.shown().accounts.clone()).collect())
     }
 
+    /// What the cgroups of one policy use, or those of all.
+    pub(crate) fn cgroups(&self, only: Option<&str>) -> Result<Vec<types::Cgroup>, Refusal> {
+        let inner = self.inner();
+        let flat = |shown: &Shown| shown.cgroups.values().flatten().cloned().collect::<Vec<_>>();
+        if let Some(name) = only {
+            return Ok(flat(&of(&inner, name)?.shown()));
+        }
+        Ok(inner.policies.values().flat_map(|handle| flat(&handle.shown())).collect())
+    }
+
     /// The text of a policy, and its file.
     pub(crate) fn text(&self, name: &str) -> Result<types::Text, Refusal> {
         let inner = self.inner();

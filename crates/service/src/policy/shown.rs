@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use isotherm_agent::groups::Group;
 use isotherm_agent::run::{Seen, Standing, Summary};
 use isotherm_control::types;
+use isotherm_core::{Touched, TouchedBytes};
 
 use super::hold;
 use crate::state::Wanted;
@@ -26,6 +28,8 @@ pub(crate) struct Shown {
     pub(crate) tuned: Option<String>,
     pub(crate) contexts: Vec<types::Context>,
     pub(crate) accounts: Vec<types::Account>,
+    /// What the cgroups of each context use.
+    pub(crate) cgroups: BTreeMap<String, Vec<types::Cgroup>>,
     /// How much memory each context watches, in bytes.
     pub(crate) watched: BTreeMap<String, u64>,
     /// Contexts that are kept from more targets than they watch, and why.
@@ -135,6 +139,9 @@ impl Shown {
             }
             _ => drop(self.denied.remove(context)),
         }
+        let groups = summary.groups.iter();
+        let groups = groups.map(|group| cgroup(policy, context, group, &summary.spans_us));
+        self.cgroups.insert(context.to_owned(), groups.collect());
         self.accounts.retain(|account| account.context != context);
         self.accounts.extend(summary.schemes.iter().map(|standing| account(policy, standing)));
     }
@@ -144,6 +151,7 @@ impl Shown {
         self.contexts.retain(|c| c.name != context);
         self.watched.remove(context);
         self.denied.remove(context);
+        self.cgroups.remove(context);
         for account in self.accounts.iter_mut().filter(|a| a.context == context) {
             account.active = false;
         }
@@ -174,24 +182,47 @@ fn account(policy: &str, standing: &Standing) -> types::Account {
     }
 }
 
+/// How much was touched within each span (in µs), as the interface has it.
+fn touched(of: Option<&Touched>, spans_us: &[u64]) -> Vec<types::Touched> {
+    let spans = of.into_iter().flat_map(|of| of.spans.into_iter().zip(spans_us));
+    let one = |(touched, span_us): (Option<TouchedBytes>, &u64)| {
+        let TouchedBytes { bytes, lo, hi, measured } = touched?;
+        let span_ns = span_us.saturating_mul(1000);
+        Some(types::Touched { span_ns, bytes, lo, hi, measured_bytes: measured })
+    };
+    spans.filter_map(one).collect()
+}
+
+fn cgroup(policy: &str, context: &str, group: &Group, spans_us: &[u64]) -> types::Cgroup {
+    let idle = group.idle.iter();
+    types::Cgroup {
+        policy: policy.to_owned(),
+        context: context.to_owned(),
+        cgroup: group.cgroup.clone(),
+        processes: group.processes as u64,
+        waiting: group.waiting as u64,
+        hot_bytes: group.tiers.hot,
+        warm_bytes: group.tiers.warm,
+        cold_bytes: group.tiers.cold,
+        unresolved_bytes: group.tiers.unresolved,
+        working_set_bytes: group.working_set,
+        touched: touched(group.touched.as_ref(), spans_us),
+        idle: idle.map(|&(idle_ms, bytes)| types::Idle { idle_ms, bytes }).collect(),
+        look_age_ns: group.look_age_ns,
+    }
+}
+
 /// A snapshot as the interface has it.
 pub(crate) fn snapshot(policy: &str, seen: &Seen) -> types::Snapshot {
     let Seen { context, ops, snapshot, targets, attrs } = seen;
     let spans = snapshot.spans_us();
     let of_target = |info: &isotherm_core::TargetInfo| {
         let target = targets.iter().find(|target| target.id == info.id);
-        let touched = info.touched.iter().flat_map(|t| t.spans.into_iter().zip(spans));
         types::Target {
             pid: target.map_or(0, |target| u64::from(target.pid)),
             name: target.map(|target| target.name.clone()).unwrap_or_default(),
             watched_bytes: info.regions.iter().map(|region| region.range.len()).sum(),
-            touched: touched
-                .filter_map(|(touched, span_us)| {
-                    let isotherm_core::TouchedBytes { bytes, lo, hi, measured } = touched?;
-                    let span_ns = span_us.saturating_mul(1000);
-                    Some(types::Touched { span_ns, bytes, lo, hi, measured_bytes: measured })
-                })
-                .collect(),
+            touched: touched(info.touched.as_ref(), &spans),
             regions: info.regions.iter().map(region).collect(),
         }
     };

@@ -99,8 +99,8 @@ def parser(program: str) -> argparse.ArgumentParser:
     merge.add_argument(
         "--into",
         metavar="DIR",
-        help="write the merged files there, and leave the parts as they are; for a folder that parts "
-        "are copied to again and again",
+        help="write the merged files there, and leave the parts as they are; for a folder that "
+        "parts are copied to again and again",
     )
     merge.add_argument(
         "--before",

@@ -1,18 +1,18 @@
 """Merges the parts of a day: one file per table, date and host.
 
-Agents close a part every few minutes, and the footers of a day's parts are more than their rows. The
-idea: all parts of a folder ``date=DATE/host=HOST`` are written into one file in a folder of its own,
-and then the two folders change places, which the kernel does in one step (``renameat2``). A reader
-finds either all parts or the merged file, and no row twice. The parts are removed a second later. A
-reader that has listed them and opens them later than that does not find them, and asks again. With ``into`` the
-merged files are written into another tree and the parts stay as they are.
+Agents close a part every few minutes, and the footers of a day's parts are more than their rows.
+The idea: all parts of a folder ``date=DATE/host=HOST`` are written into one file in a folder of its
+own, and then the two folders change places, which the kernel does in one step (``renameat2``). A
+reader finds either all parts or the merged file, and no row twice. The parts are removed a second
+later. A reader that has listed them and opens them later than that does not find them, and asks
+again. With ``into`` the merged files are written into another tree and the parts stay as they are.
 
 A merged file has the names of its parts in its metadata (``isotherm.parts``). So a part that is
 copied here once more is known and dropped, and one that comes late is merged into the same file.
 
 Invariants. A file is removed only after all of its rows are in a merged file that is on disk. What
-cannot be read, or is no part, stays where it is. Rows are neither changed nor dropped. A run that was
-killed is finished or taken back by the next one.
+cannot be read, or is no part, stays where it is. Rows are neither changed nor dropped. A run that
+was killed is finished or taken back by the next one.
 
 Not here: when to do it. A folder that an agent still writes to must not be merged, so the default
 are days that ended two hours ago.
@@ -91,8 +91,8 @@ def compact(
     :param into: another folder, which gets the merged files; without it they take the place of the
         parts.
     :param before: the first day that is left alone; by default that of two hours ago.
-    :raises isotherm.Error: if there is no fleet data, another run is at it, or the file system cannot
-        swap folders.
+    :raises isotherm.Error: if there is no fleet data, another run is at it, or the file system
+        cannot swap folders.
     """
     base = base_of(Path(root))
     to = Path(into, "isotherm", f"v{VERSION}") if into else base
@@ -317,8 +317,8 @@ def _recover(to: Path) -> None:
 
 
 def _clear(work: Path, folder: Path) -> None:
-    """Removes a folder of work. A file that came into it late, and is not in the folder that readers
-    see, goes there."""
+    """Removes a folder of work. A file that came into it late, and is not in the folder that
+    readers see, goes there."""
     folder.mkdir(parents=True, exist_ok=True)
     seen = {part for file in _read(folder)[0] for part in file.parts}
     own = {file.path: file.parts for file in _read(work)[0]}

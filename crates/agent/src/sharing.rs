@@ -4,9 +4,9 @@
 //! screen. So they are read where a snapshot shows memory of which no mapping was read, and all of
 //! them once a minute: another object may have come to the same place.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use isotherm_core::{RegionInfo, Snapshot, TargetId, Time};
+use isotherm_core::{MappingKind, RegionInfo, Snapshot, TargetId, Time};
 use isotherm_record::Mapping;
 use isotherm_record::once::Sharing;
 
@@ -25,11 +25,27 @@ pub struct LiveSharing {
     version: u64,
     read_at: Option<Time>,
     text: Vec<u8>,
+    /// By device and inode: the paths of mapped files, if these are asked for.
+    paths: Option<BTreeMap<(u64, u64), String>>,
 }
 
 impl LiveSharing {
+    /// Keeps the paths of mapped files from now on, also if there is only one target.
+    pub(crate) fn keep_paths(&mut self) {
+        if self.paths.is_none() {
+            (self.paths, self.read_at) = (Some(BTreeMap::new()), None);
+        }
+    }
+
+    /// The path of a mapped file, by device and inode: as the process whose mappings were read last
+    /// sees it. None for memory that only has a name, and if paths are not kept.
+    pub(crate) fn path_of(&self, device: u64, inode: u64) -> Option<&str> {
+        self.paths.as_ref()?.get(&(device, inode)).map(String::as_str)
+    }
+
     /// Takes in the targets of a snapshot. `pid_of` tells the processes; a target without one
-    /// shares nothing. One target alone is not looked at. Returns whose mappings were read.
+    /// shares nothing. One target alone is not looked at, unless paths are kept. Returns whose
+    /// mappings were read.
     pub fn follow(
         &mut self,
         s: &Snapshot,
@@ -53,12 +69,15 @@ impl LiveSharing {
             self.sharing.forget(gone.0);
         }
         self.known = ids;
-        if self.known.len() < 2 {
+        if self.known.len() < 2 && self.paths.is_none() {
             return Vec::new();
         }
         if self.read_at.is_none_or(|at| s.end.since(at) >= AGAIN_NS) {
             self.read_at = Some(s.end);
             self.maps = Maps::default();
+            if let Some(paths) = &mut self.paths {
+                paths.clear();
+            }
         }
         let unknown = self.maps.unknown(s);
         for id in &unknown {
@@ -66,6 +85,9 @@ impl LiveSharing {
             self.version += 1;
             self.maps.learn(*id, &mappings);
             self.sharing.learn(id.0, self.version, &mappings);
+            if let Some(paths) = &mut self.paths {
+                paths.extend(mappings.into_iter().filter_map(file));
+            }
         }
         unknown
     }
@@ -90,6 +112,15 @@ impl LiveSharing {
     pub fn is_any(&self) -> bool {
         self.known.len() > 1 && self.sharing.is_any(self.known.iter().map(|id| id.0))
     }
+}
+
+/// The file of a mapping, by device and inode, and its path. A file that was deleted or replaced
+/// keeps the path that it had.
+fn file(mapping: Mapping) -> Option<((u64, u64), String)> {
+    let is_file = matches!(mapping.kind, MappingKind::File | MappingKind::Library);
+    let object = mapping.shared_object().filter(|_| is_file)?;
+    let path = mapping.name.strip_suffix(" (deleted)").unwrap_or(&mapping.name);
+    Some(((object.device, object.inode), path.to_owned()))
 }
 
 #[cfg(test)]
@@ -135,6 +166,27 @@ mod tests {
         let bytes = |s| live.regions_once(&s).unwrap().iter().map(|r| r.range.len()).sum::<u64>();
         assert_eq!(bytes(snapshot(64, &[(1, 8), (3, 8)])), 8 * M);
         assert_eq!(bytes(snapshot(64, &[(1, 8), (2, 8)])), 16 * M, "2 has gone");
+    }
+
+    #[test]
+    fn paths_are_those_of_files_and_kept_only_if_asked_for() {
+        let of = |inode, perms, name: &str| {
+            let object = Object { device: 1, inode, offset: 0 };
+            Mapping::new(inode * 8 * M, inode * 8 * M + M, perms, name).of_object(object)
+        };
+        let maps = [
+            of(1, "r-xp", "/lib/libx.so"),
+            of(2, "r--s", "/srv/data (deleted)"),
+            of(3, "rw-s", "/memfd:x (deleted)"),
+            of(4, "rw-p", "/srv/written"),
+        ];
+        let one = snapshot(1, &[(1, 8)]);
+        let mut live = LiveSharing::default();
+        assert_eq!(live.follow_with(&one, &mut |_| maps.to_vec()), []);
+        live.keep_paths();
+        assert_eq!(live.follow_with(&one, &mut |_| maps.to_vec()), [TargetId(1)]);
+        let paths = [1, 2, 3, 4].map(|inode| live.path_of(1, inode));
+        assert_eq!(paths, [Some("/lib/libx.so"), Some("/srv/data"), None, None]);
     }
 
     /// Three processes map 8 MiB; two of them have 4 MiB of their own behind that.

@@ -86,6 +86,11 @@ def test_duplicate_files(name: str, request: Any, opened: Any) -> None:
     whole = sum(row["duplicate_bytes"] for row in found.values())
     each = sum(k % 3 * ((k + 1) * 2**20 // 2) for k in range(12))
     assert whole == pytest.approx(made[1]["waste"] - each * len(out), rel=1e-9)
+    for row in found.values():
+        # Two processes in each of two cgroups map every place; a quarter of what is resident is idle.
+        assert row["processes"] == 2 * row["cgroups"] == 4 * row["places"]
+        assert row["idle_5m_bytes"] == row["resident_bytes"] / 4
+        assert row["mapped_bytes"] == 4 * row["resident_bytes"]
 
 
 def test_the_effect_of_a_rollout(sound: Any, opened: Any) -> None:

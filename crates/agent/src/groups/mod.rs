@@ -14,6 +14,7 @@
 
 mod ages;
 mod by;
+mod shared;
 mod sums;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,6 +31,7 @@ use crate::sharing::LiveSharing;
 pub use ages::IDLE_MIN;
 use ages::TargetAges;
 pub use by::{By, GroupNames};
+pub use shared::{FileSeen, PagesSeen, UnitSeen, Wanted};
 use sums::{Sums, planes};
 
 #[cfg(test)]

@@ -245,3 +245,65 @@ fn what_comes_back_counts_once_and_only_if_nobody_used_it() {
     assert_eq!(pages(told[11].proven), [362, 362, 0]);
     assert_eq!(told[11].watched_ns, 11 * 60_000_000_000);
 }
+
+/// Two processes of a cgroup and one of another map a file, and a fourth has one of its own. One
+/// of the first two touches 100 pages all the time.
+#[test]
+fn files_are_idle_where_nobody_of_any_cgroup_touches_them() {
+    let (_dir, groups) = machine(&[(1, "/a"), (2, "/a"), (3, "/b"), (4, "/c")]);
+    let mut groups = groups.with_ages();
+    groups.sharing.keep_paths();
+    let map = |inode, path: &str| {
+        let object = Object { device: 1 << 32, inode, offset: 0 };
+        vec![Mapping::new(0, UNIT, "r--s", path).of_object(object)]
+    };
+    let used = PageBits::of(0, AddrRange::new(0, 100 << 12));
+    let wanted = Wanted { shared: true, files: true, units: Some(4) };
+    let (all, ids) = (pids(&[1, 2, 3, 4]), [1, 2, 3, 4]);
+    let mut told = PagesSeen::default();
+    for minute in 0..=7 {
+        let targets = ids.map(|id| {
+            let mut target = target(id, 0);
+            target.units[0].since = Time(minute * 60_000_000_000);
+            target.units[0].found = (id == 1).then_some(used);
+            target
+        });
+        let s = snapshot(minute * 60, targets.to_vec());
+        groups.learn(&s);
+        let read = |id| if id == TargetId(4) { map(9, "/srv/own") } else { map(2, "/srv/x") };
+        groups.sharing.follow_with(&s, &mut { read });
+        groups.now(&s, &Lengths::default(), &all, &Looks::default());
+        told = groups.pages(&s, &all, wanted);
+        if minute == 0 {
+            assert_eq!(told.files[0].idle, [None; 3], "nobody was watched for a minute");
+        }
+    }
+    let shared: Vec<_> = told.shared.iter().map(|(name, sum)| (name.as_str(), *sum)).collect();
+    assert_eq!(shared, [("/a", UNIT), ("/b", UNIT), ("/c", 0)]);
+    let idle = Some(412 << 12);
+    let file = |cgroup: &str, path: &str, inode, mappers: u32, idle: Option<u64>| FileSeen {
+        cgroup: cgroup.to_owned(),
+        path: path.to_owned(),
+        device: 1 << 32,
+        inode,
+        size: UNIT,
+        mapped: u64::from(mappers) * UNIT,
+        mappers,
+        resident: Some(UNIT),
+        idle: [idle, idle, None],
+    };
+    let files = [
+        file("/a", "/srv/x", 2, 2, idle),
+        file("/b", "/srv/x", 2, 1, idle),
+        file("/c", "/srv/own", 9, 1, Some(UNIT)),
+    ];
+    assert_eq!(told.files, files);
+    assert_eq!(
+        told.units.iter().map(|unit| unit.idle[1]).collect::<Vec<_>>(),
+        [412, 512, 512, 512]
+    );
+    assert_eq!(told.units[2].cgroup.as_deref(), Some("/b"));
+    let s = snapshot(421, ids.map(|id| target(id, 0)).to_vec());
+    let few = groups.pages(&s, &all, Wanted { units: Some(3), ..wanted });
+    assert_eq!((few.units.len(), few.left_out), (0, 4));
+}

@@ -20,12 +20,12 @@ use super::commit::Between;
 use super::ending::end_command;
 use super::guard_watch::{Actions, GuardWatch};
 use super::heat::{COLD_NS, HeatTable, Warmth, memory_of};
-use super::message::{Effort, Ended, Event, EventSender, Ready, Reason, Seen, Summary};
+use super::message::{Effort, Ended, Event, EventSender, PagesLook, Ready, Reason, Seen, Summary};
 use super::place::{Place, place};
 use super::runner::{Options, Refused};
 use super::set::{open_physical_set, open_set};
 use super::start::{nobody, pids, tracker};
-use crate::groups::{Group, Groups};
+use crate::groups::{Group, Groups, Wanted};
 use crate::monitor::{Happened, Monitor};
 use crate::policy::{ContextPolicy, SchemePolicy};
 use crate::ready::{bandwidth, idle_bytes, idle_percentiles};
@@ -56,6 +56,8 @@ pub(super) enum Order {
     Record(Option<PathBuf>),
     /// Send what was seen.
     Look(Sender<Seen>),
+    /// Send what is known of pages.
+    LookAtPages(Sender<PagesLook>, Wanted),
     /// Send what every window shows from now on, as long as somebody receives it.
     Watch(Sender<Seen>),
     /// Stop acting and monitoring, and end the thread.
@@ -233,6 +235,7 @@ impl Work {
                 Ok(Order::Pause(pause)) => self.monitor.context().pause(pause),
                 Ok(Order::Record(path)) => self.begin_record(path),
                 Ok(Order::Look(whom)) => drop(whom.send(self.seen())),
+                Ok(Order::LookAtPages(whom, wanted)) => drop(whom.send(self.pages(wanted))),
                 Ok(Order::Watch(whom)) => self.watchers.push(whom),
                 // A commit without a preparation has no effect.
                 Ok(Order::Begin | Order::Commit | Order::Abort) | Err(TryRecvError::Empty) => {}
@@ -460,10 +463,27 @@ impl Work {
     }
 
     fn groups(&mut self) -> Vec<Group> {
+        let pids = self.pids();
         let Some(groups) = &mut self.groups else { return Vec::new() };
         let looks = self.monitor.looks();
-        let pids = self.targets.iter().filter(|t| t.memory.is_none()).map(|t| (t.id, t.pid));
-        groups.now(self.monitor.snapshot(), self.monitor.lengths(), &pids.collect(), &looks)
+        groups.now(self.monitor.snapshot(), self.monitor.lengths(), &pids, &looks)
+    }
+
+    /// The processes of the targets.
+    fn pids(&self) -> BTreeMap<TargetId, u32> {
+        self.targets.iter().filter(|t| t.memory.is_none()).map(|t| (t.id, t.pid)).collect()
+    }
+
+    fn pages(&mut self, wanted: Wanted) -> PagesLook {
+        let (before, pids) = (clock::thread_cpu_ns(), self.pids());
+        let snapshot = self.monitor.snapshot();
+        let pages = self.groups.as_mut().map(|groups| groups.pages(snapshot, &pids, wanted));
+        PagesLook {
+            context: self.policy.name.clone(),
+            pages: pages.unwrap_or_default(),
+            targets: if wanted.units.is_some() { self.targets.clone() } else { Vec::new() },
+            cost_ns: clock::thread_cpu_ns().saturating_sub(before),
+        }
     }
 
     /// Bytes by idle time, with shared memory once if the policy pages out; and as a sum over the

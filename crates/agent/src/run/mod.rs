@@ -34,7 +34,7 @@ pub use ending::end_command;
 pub(crate) use guard_watch::{Actions, GuardWatch};
 pub use heat::{Heat, HeatTable};
 pub use machine::{Problem, check};
-pub use message::{Effort, Ended, Event, Message, Ready, Reason, Seen, Summary, Tuned};
+pub use message::{Effort, Ended, Event, Message, PagesLook, Ready, Reason, Seen, Summary, Tuned};
 pub use runner::{Options, Refused, Runner};
 pub use set::{open_physical_set, open_set};
 pub use start::take_in_targets;

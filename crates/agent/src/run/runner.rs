@@ -16,9 +16,10 @@ use isotherm_ops::support::SetName;
 
 use super::context::{Order, acts, run_context};
 use super::machine::check;
-use super::message::{Envelope, Event, EventSender, Message, Reason, Seen};
+use super::message::{Envelope, Event, EventSender, Message, PagesLook, Reason, Seen};
 use super::tuning::{Tuner, Values};
 use crate::gauge::Unread;
+use crate::groups::Wanted;
 use crate::policy::{ContextPolicy, Policy, TargetSpec};
 use crate::tune::Space;
 
@@ -296,6 +297,16 @@ impl Runner {
         let (sender, seen) = channel();
         for context in &self.contexts {
             context.order(Order::Look(sender.clone()));
+        }
+        seen
+    }
+
+    /// Asks every context what it knows of pages, in the same way. One without
+    /// [`Options::by_cgroup`] knows nothing.
+    pub fn look_at_pages(&self, wanted: Wanted) -> Receiver<PagesLook> {
+        let (sender, seen) = channel();
+        for context in &self.contexts {
+            context.order(Order::LookAtPages(sender.clone(), wanted));
         }
         seen
     }

@@ -25,7 +25,7 @@ const INSTALL: &str = "pip install 'isotherm[fleet]' (from a checkout: `python/R
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// What to do: `report DIR`, `simulate DIR`, and their options.
+    /// What to do: `report DIR`, `compact DIR`, `simulate DIR`, and their options.
     #[arg(
         value_name = "WORDS",
         required = true,
@@ -39,6 +39,7 @@ const EXAMPLES: &str = "Examples:
   isotherm fleet report /srv/fleet                  what is idle, who would save most, ...
   isotherm fleet report /srv/fleet --html f.html    as one page
   isotherm fleet report --help                      all options
+  isotherm fleet compact /srv/fleet                 one file per table, day and host
   isotherm fleet simulate ./fleet --hosts 200       a fleet to try it on
 
 It is Python: pip install 'isotherm[fleet]'. ISOTHERM_PYTHON names another Python than python3.";

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use isotherm_core::AddrRange;
 
-use crate::Mapping;
+use crate::{Mapping, Object};
 
 pub use pages::{SharedUnit, counted_again};
 
@@ -26,6 +26,8 @@ pub use pages::{SharedUnit, counted_again};
 #[derive(Debug, Clone, Default)]
 pub struct Sharing {
     objects: BTreeMap<(u64, u64), u32>,
+    /// The device and inode of each object.
+    keys: Vec<(u64, u64)>,
     /// By object: in how many parts of targets it is.
     uses: BTreeMap<u32, u32>,
     generation: u64,
@@ -57,8 +59,12 @@ impl Sharing {
         let mut parts: Vec<Part> = Vec::new();
         for m in mappings {
             let Some(object) = m.shared_object() else { continue };
-            let next = u32::try_from(self.objects.len()).unwrap_or(u32::MAX);
-            let nr = *self.objects.entry((object.device, object.inode)).or_insert(next);
+            let next = u32::try_from(self.keys.len()).unwrap_or(u32::MAX);
+            let key = (object.device, object.inode);
+            let nr = *self.objects.entry(key).or_insert(next);
+            if nr == next {
+                self.keys.push(key);
+            }
             let range = AddrRange::new(m.start, m.end);
             let is_behind = parts.last().is_none_or(|last| last.range.end <= range.start);
             // A forged record may have any mapping.
@@ -107,6 +113,15 @@ impl Sharing {
         ids.filter_map(|id| self.targets.get(&id)).any(|mapped| {
             let own: BTreeSet<u32> = mapped.parts.iter().map(|part| part.object).collect();
             own.into_iter().any(|object| !seen.insert(object))
+        })
+    }
+
+    /// What a target maps of objects, in address order: the object's number as in
+    /// [`SharedUnit::object`], where it is mapped, and which part of what that is.
+    pub fn mapped(&self, id: u32) -> impl Iterator<Item = (u32, AddrRange, Object)> {
+        self.parts(id).iter().filter_map(|part| {
+            let (device, inode) = *self.keys.get(usize::try_from(part.object).ok()?)?;
+            Some((part.object, part.range, Object { device, inode, offset: part.offset }))
         })
     }
 

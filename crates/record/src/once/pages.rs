@@ -18,6 +18,26 @@ pub struct SharedUnit<const N: usize> {
     planes: [PageBits; N],
 }
 
+impl<const N: usize> SharedUnit<N> {
+    /// The number of the object, which only means something to the [`Sharing`] that gave it.
+    #[must_use]
+    pub const fn object(&self) -> u32 {
+        self.object
+    }
+
+    /// Where the 2 MiB begin in the object, in bytes.
+    #[must_use]
+    pub const fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Its pages, by what they are counted for.
+    #[must_use]
+    pub const fn planes(&self) -> &[PageBits; N] {
+        &self.planes
+    }
+}
+
 impl Sharing {
     /// The pages of a target that are in more than one part of targets. `planes` tells which pages
     /// of a unit count, and for what.
@@ -27,9 +47,29 @@ impl Sharing {
         units: &BTreeMap<u64, UnitInfo>,
         planes: impl Fn(&UnitInfo) -> [PageBits; N],
     ) -> Vec<SharedUnit<N>> {
+        self.units(id, units, planes, |object| self.is_shared(object))
+    }
+
+    /// The pages of a target that are an object's, also where nobody else maps it.
+    pub fn object_units<const N: usize>(
+        &self,
+        id: u32,
+        units: &BTreeMap<u64, UnitInfo>,
+        planes: impl Fn(&UnitInfo) -> [PageBits; N],
+    ) -> Vec<SharedUnit<N>> {
+        self.units(id, units, planes, |_| true)
+    }
+
+    fn units<const N: usize>(
+        &self,
+        id: u32,
+        units: &BTreeMap<u64, UnitInfo>,
+        planes: impl Fn(&UnitInfo) -> [PageBits; N],
+        is_wanted: impl Fn(u32) -> bool,
+    ) -> Vec<SharedUnit<N>> {
         let mut out = Vec::new();
         for part in self.parts(id) {
-            if !self.is_shared(part.object) {
+            if !is_wanted(part.object) {
                 continue;
             }
             // Where the pages of the part are in the object, relative to their addresses.
@@ -158,6 +198,11 @@ mod tests {
         sharing.forget(1);
         assert!(!sharing.takes_in(0, 4 * UNIT));
         assert_eq!(sharing.shared_units(0, &units, planes), []);
+        let alone = sharing.object_units(0, &units, planes);
+        assert_eq!((alone.len(), alone[0].start(), alone[0].planes()[0]), (1, 0, PageBits::ALL));
+        let (object, range, of) = sharing.mapped(0).next().unwrap();
+        assert_eq!((object, of.inode), (alone[0].object(), 5));
+        assert_eq!((range.start, range.len(), of.offset), (4 * UNIT, UNIT, 0));
         assert_eq!(sharing.generation(), 1, "what is shared no more is in no sum");
         // The same part twice in one target counts as two.
         let object = Object { device: 1, inode: 5, offset: 0 };

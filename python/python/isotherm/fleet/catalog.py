@@ -73,7 +73,7 @@ def find(root: str | os.PathLike[str], since: Optional[datetime] = None) -> Cata
 
     :raises isotherm.Error: if there is no such folder, or nothing in it.
     """
-    catalog = Catalog(_base(Path(root)))
+    catalog = Catalog(base_of(Path(root)))
     day = since.date().isoformat() if since else ""
     for table in TABLES:
         paths = list(_paths(catalog, table, day))
@@ -107,7 +107,11 @@ def broken(parts: list[Part]) -> dict[str, str]:
         return {part.path: told for part, told in found if told}
 
 
-def _base(root: Path) -> Path:
+def base_of(root: Path) -> Path:
+    """The folder that holds the tables, at or below ``root``.
+
+    :raises isotherm.Error: if there is no such folder, or nothing in it.
+    """
     if not root.is_dir():
         raise MissingError(
             f"{root}: there is no such folder\n  hint:  name the folder that has isotherm/v1 in it,"

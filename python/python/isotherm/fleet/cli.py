@@ -1,4 +1,4 @@
-"""``isotherm-fleet``: reports over a fleet, and simulated fleets.
+"""``isotherm-fleet``: reports over a fleet, simulated fleets, and merging the parts of a day.
 
 Exit codes are those of ``isotherm``: 0 done, 1 unexpected, 2 usage or bad input, 3 not supported
 (an engine or a package is missing), 6 partial (``--strict`` and the data has problems).
@@ -10,7 +10,7 @@ import argparse
 import os
 import re
 import sys
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Optional, Sequence
 
@@ -27,6 +27,7 @@ examples:
   isotherm-fleet report /srv/fleet --question policies --policies ./policies
   isotherm-fleet report /srv/fleet --engine spark --explain   the SQL, without asking
   isotherm-fleet simulate ./fleet --hosts 200                 a fleet to try it on
+  isotherm-fleet compact /srv/fleet                           one file per table, day and host
 
 docs/FLEET-QUESTIONS.md says what each question means and how it is answered.
 """
@@ -93,6 +94,23 @@ def parser(program: str) -> argparse.ArgumentParser:
     make.add_argument(
         "--faults", type=_share, default=0.02, help="share of faulty hosts (default 2%%)"
     )
+    merge = commands.add_parser("compact", help="merge the parts of a day: one file per host")
+    merge.add_argument("dir", metavar="DIR", help="the folder that has isotherm/v1 in it")
+    merge.add_argument(
+        "--into",
+        metavar="DIR",
+        help="write the merged files there, and leave the parts as they are; for a folder that "
+        "parts are copied to again and again",
+    )
+    merge.add_argument(
+        "--before",
+        type=_day,
+        metavar="DATE",
+        help="only days before this one, by UTC (default: that of two hours ago)",
+    )
+    merge.add_argument(
+        "--strict", action="store_true", help=f"exit with {PARTIAL} if a file had to be left out"
+    )
     return top
 
 
@@ -101,7 +119,8 @@ def main(words: Optional[Sequence[str]] = None, program: str = "isotherm-fleet")
     program = os.environ.get("ISOTHERM_FLEET_NAME", program)
     args = parser(program).parse_args(words)
     try:
-        return _report(args) if args.command == "report" else _simulate(args)
+        commands = {"report": _report, "simulate": _simulate, "compact": _compact}
+        return commands[args.command](args)
     except Error as error:
         print(f"error: {error}", file=sys.stderr)
         if isinstance(error, NotSupportedError):
@@ -190,6 +209,27 @@ def _simulate(args: argparse.Namespace) -> int:
     return 0
 
 
+def _compact(args: argparse.Namespace) -> int:
+    from isotherm.fleet.compact import compact
+
+    try:
+        done = compact(args.dir, args.into, args.before)
+    except OSError as error:
+        if isinstance(error, Error):
+            raise
+        raise InvalidError(
+            f"{args.dir}: parts cannot be merged\n  tried: {error.filename}: {error.strerror}"
+        ) from error
+    print(
+        f"{done.files:,} files of {done.folders:,} folders are one file in each now: "
+        f"{done.rows:,} rows, {done.bytes_before / 1e6:.2f} MB before, "
+        f"{done.bytes_after / 1e6:.2f} MB now"
+    )
+    for where, why in done.kept:
+        print(f"left as it is: {where}: {why}")
+    return PARTIAL if args.strict and done.kept else 0
+
+
 def _write(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -229,6 +269,13 @@ def _share(text: str) -> float:
     if not 0 <= value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is not a share of 0 or more")
     return value
+
+
+def _day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text} is no day, as 2026-01-31") from error
 
 
 def _time(text: str, now: Optional[datetime]) -> datetime:

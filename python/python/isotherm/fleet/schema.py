@@ -70,7 +70,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         """
         time: time
         text: session cgroup file dev_ino?
-        int: size mapped resident? mappers?
+        int: size mapped resident? mappers? idle_1m? idle_5m? idle_30m?
         """
     ),
 }

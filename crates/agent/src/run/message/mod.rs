@@ -11,7 +11,7 @@ use isotherm_ops::targets::{ChildExit, Target};
 use super::account::{Account, Standing};
 use super::heat::HeatTable;
 use super::runner::Refused;
-use crate::groups::Group;
+use crate::groups::{Group, PagesSeen};
 use crate::monitor::Durations;
 
 pub(super) use sender::{Envelope, EventSender};
@@ -159,6 +159,19 @@ pub struct Seen {
     pub targets: Vec<Target>,
     /// The attributes that are in force.
     pub attrs: Attrs,
+}
+
+/// What a context knows of pages by now.
+#[derive(Debug, Clone)]
+pub struct PagesLook {
+    /// The name of the context.
+    pub context: String,
+    /// What it knows.
+    pub pages: PagesSeen,
+    /// The targets, if units were wanted.
+    pub targets: Vec<Target>,
+    /// CPU time that it took to tell, in ns.
+    pub cost_ns: u64,
 }
 
 /// What the monitor of a context has done since its start.

@@ -2,7 +2,8 @@
 
 A file (by name, or by the hash of it) that lies at several places of a host, as in the layers of
 several images, is in memory once per place. All but the largest could be saved if the places were
-one. A file at one place that several cgroups map is shared already.
+one. A file at one place that several processes map is shared already: what they have mapped
+together is more than what is resident. It is idle only where none of them touches it.
 
 It needs the table ``files``, which agents write only where a site allows identities of files.
 Without it, only what cgroups say of shared memory is known.
@@ -26,6 +27,8 @@ def sharing(fleet: Fleet) -> list[Answer]:
         resident=each.resident.sum(),
         mapped=each.mapped.sum(),
         cgroups=each.cgroups.sum(),
+        processes=each.processes.sum(),
+        idle=each.idle.sum(),
         size=each.size.max(),
     )
     files = per_host.group_by("file").agg(
@@ -33,8 +36,10 @@ def sharing(fleet: Fleet) -> list[Answer]:
         size_bytes=per_host["size"].max(),
         places=per_host.places.mean(),
         cgroups=per_host.cgroups.mean(),
+        processes=per_host.processes.mean(),
         resident_bytes=per_host.resident.sum().cast("float64"),
         mapped_bytes=per_host.mapped.sum().cast("float64"),
+        idle_5m_bytes=per_host.idle.sum().cast("float64"),
         duplicate_bytes=(per_host.resident - per_host.largest).sum().cast("float64"),
     )
     groups = fleet.cgroups()
@@ -50,7 +55,8 @@ def sharing(fleet: Fleet) -> list[Answer]:
             "Files that are in memory more than once per host",
             files.order_by(ibis.desc("duplicate_bytes"), "file"),
             "At the newest time of each host. duplicate: what the places but the largest hold. "
-            "places and cgroups: mean per host. Agents write this table only where it is allowed.",
+            "places, cgroups and processes: mean per host. resident: what processes have mapped, "
+            "each page once per place. Agents write this table only where it is allowed.",
         ),
         Answer(
             "shared",
@@ -71,5 +77,8 @@ def places(fleet: Fleet) -> Any:
         resident=t.resident.max().fill_null(0),
         mapped=t.mapped.sum(),
         cgroups=t.cgroup.nunique(),
+        processes=t.mappers.sum(),
+        # Unknown stays unknown. A lower bound, as `resident`: cgroups may have other pages of it.
+        idle=t.idle_5m.max(),
         size=t["size"].max(),
     )

@@ -131,6 +131,9 @@ class Builder:
                 "mapped": _unsigned(size),
                 "resident": _unsigned(size // 2),
                 "mappers": pa.array(np.full(n, 2), pa.uint32()),
+                "idle_1m": _unsigned(size // 4),
+                "idle_5m": _unsigned(size // 8),
+                "idle_30m": pa.nulls(n, pa.uint64()),
             }
         )
 

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
@@ -72,7 +73,8 @@ struct RunArgs {
     /// Where results go: a new directory JOB-TIME is made below this one.
     #[arg(long, value_name = "DIR", default_value = "eval/results")]
     out: PathBuf,
-    /// A smoke run of about a minute. Its numbers prove only that the job works.
+    /// A smoke run of seconds: all of the job once, and it fails if any part of it does. Its
+    /// numbers prove only that the job works.
     #[arg(long)]
     quick: bool,
     /// The isotherm binary to measure [default: the one beside this program].
@@ -183,7 +185,14 @@ fn resumed(job: &dyn Job, path: &Path) -> anyhow::Result<(ResultDir, Spec)> {
 fn measure(job: &dyn Job, spec: &Spec, dir: &ResultDir) -> anyhow::Result<()> {
     job.run(&Bench { spec, dir }).with_context(|| format!("run job {}", spec.job))?;
     dir.write_json("system-after.json", &System::read_load())?;
-    study_and_format(job, dir)
+    study_and_format(job, dir)?;
+    let failed = FAILED.load(Ordering::Relaxed);
+    anyhow::ensure!(
+        failed == 0 || !spec.quick,
+        "job {} works only in part: {failed} of its parts failed; each was told above",
+        spec.job
+    );
+    Ok(())
 }
 
 /// A length of a load phase.
@@ -228,6 +237,15 @@ fn sibling(name: &str) -> anyhow::Result<PathBuf> {
 }
 
 /// Progress, for people.
+/// How many parts of the job have failed.
+static FAILED: AtomicUsize = AtomicUsize::new(0);
+
+/// Says that a part of the job failed. The rest goes on, but a smoke run fails in the end.
+pub(crate) fn failed(text: &str) {
+    FAILED.fetch_add(1, Ordering::Relaxed);
+    say(text);
+}
+
 pub(crate) fn say(text: &str) {
     // Nothing can be done if standard error is closed.
     writeln!(std::io::stderr(), "{text}").ok();

@@ -235,7 +235,7 @@ fn measure(bench: &Bench<'_>, cgroups: usize) -> anyhow::Result<Run> {
     let many = |events: &str| events.matches("\"event\":\"target_added\"").count();
     wait(&mut isotherm, || Ok(many(&read(&events)) >= cgroups))?;
     let known_ms = since_ms(begin);
-    let seconds = if bench.spec.quick { 5 } else { REST_S };
+    let seconds = if bench.spec.quick { 2 } else { REST_S };
     sleep_until(clock::now().plus_us(seconds * 1_000_000))?;
     let (from, before) = (clock::now(), procfs::cpu_ns(isotherm.pid())?);
     sleep_until(from.plus_us(seconds * 1_000_000))?;

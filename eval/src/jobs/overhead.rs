@@ -51,16 +51,19 @@ struct Plan {
     pairs: usize,
     slice_us: u64,
     steady_us: u64,
+    /// After the first second, and after the last slice.
+    wait_us: u64,
 }
 
 impl Plan {
     fn of(spec: &Spec, workload: &str) -> Self {
         let pairs = |usual| spec.pairs.unwrap_or(usual);
         if spec.quick {
-            Self { pairs: pairs(6), slice_us: 300_000, steady_us: 3_000_000 }
+            Self { pairs: pairs(2), slice_us: 200_000, steady_us: 1_500_000, wait_us: 200_000 }
         } else {
             let usual = if workload == MAIN { 48 } else { 16 };
-            Self { pairs: pairs(usual), slice_us: 700_000, steady_us: 15_000_000 }
+            let (slice_us, steady_us) = (700_000, 15_000_000);
+            Self { pairs: pairs(usual), slice_us, steady_us, wait_us: 2_000_000 }
         }
     }
 }
@@ -268,7 +271,7 @@ fn measure(
     sleep_until(clock::now().plus_us(1_000_000))?;
     let monitor_cpu = |m: &Option<Child>| m.as_ref().map_or(Ok(0), |m| procfs::cpu_ns(m.pid()));
     let first_second_cpu_ns = monitor_cpu(&monitor)?;
-    sleep_until(clock::now().plus_us(2_000_000))?;
+    sleep_until(clock::now().plus_us(plan.wait_us))?;
     let mut slices = Vec::new();
     for pair in 0..plan.pairs {
         let first = pair % 2 == 1;
@@ -290,7 +293,7 @@ fn measure(
     };
     if let Some(monitor) = monitor {
         monitor.signal(Signal::CONT)?;
-        sleep_until(clock::now().plus_us(2_000_000))?;
+        sleep_until(clock::now().plus_us(plan.wait_us))?;
         raw.steady[0] = clock::now().as_ns();
         sleep_until(clock::now().plus_us(plan.steady_us))?;
         raw.steady[1] = clock::now().as_ns();

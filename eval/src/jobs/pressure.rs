@@ -222,9 +222,9 @@ fn study(runs: &[Run]) -> Vec<Row> {
 }
 
 fn measure_one(bench: &Bench<'_>, limit: &str, mode: &str, round: usize) -> anyhow::Result<Run> {
-    let default = if bench.spec.quick { 5.0 } else { 24.0 };
+    let default = if bench.spec.quick { 2.0 } else { 24.0 };
     let seconds = bench.spec.seconds.unwrap_or(default);
-    let settle_us = if bench.spec.quick { 2_000_000 } else { 8_000_000 };
+    let settle_us = if bench.spec.quick { 1_000_000 } else { 8_000_000 };
     let zram = measure::swap(SWAP_BYTES)?;
     // Processes end before their group, and that before swap is taken down.
     let group = Group::new(&format!("pressure-{round}-{limit}-{mode}"))?;

@@ -108,7 +108,7 @@ impl Job for RecordSize {
         say(&format!("record-size: simulated record of {seconds} s"));
         simulate(bench, &format!("{seconds}s"))?;
         let mut reports = Vec::new();
-        for round in 0..if bench.spec.quick { 2 } else { 7 } {
+        for round in 0..if bench.spec.quick { 1 } else { 7 } {
             for report in REPORTS {
                 say(&format!("record-size: round {round}: report {}", report.0));
                 reports.push(measure(bench, report)?);
@@ -181,7 +181,7 @@ fn record(bench: &Bench<'_>, workload: &str) -> anyhow::Result<()> {
     let truth = bench.dir.raw(&format!("{workload}.truth"));
     let mut args = vec![workload];
     if bench.spec.quick {
-        args.extend(["--scale", "8s"]);
+        args.extend(["--scale", "4s"]);
     }
     let mut running = Workload::start(&bench.spec.isotherm, &args, &truth)?;
     let output = bench.dir.raw(&format!("{workload}.iso"));

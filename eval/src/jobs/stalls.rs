@@ -97,7 +97,7 @@ impl Job for Stalls {
 
     fn run(&self, bench: &Bench<'_>) -> anyhow::Result<()> {
         let (rounds, slice_us) = if bench.spec.quick {
-            (1, 6_000_000)
+            (1, 4_000_000)
         } else {
             (bench.spec.pairs.unwrap_or(10), 31_000_000)
         };

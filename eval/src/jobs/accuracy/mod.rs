@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{METHODS, output, workloads};
-use crate::cli::say;
+use crate::cli::{failed, say};
 use crate::dir::ResultDir;
 use crate::job::{Bench, Job, Spec};
 use crate::processes::recording;
@@ -36,7 +36,7 @@ const PAGEWALK: &str = "pagewalk";
 /// case.
 const REFUSED: [(&str, &str); 2] = [("smaps", "first-touch"), ("smaps", "census")];
 /// What a smoke run takes, and how long all phases together take there.
-const QUICK: ([&str; 3], &str) = (["phase-change", "mmap-churn", "scattered-256k"], "6s");
+const QUICK: ([&str; 2], &str) = (["phase-change", "scattered-256k"], "6s");
 /// No shipped workload is longer.
 const PATIENCE_US: u64 = 300_000_000;
 
@@ -139,7 +139,7 @@ impl Job for Accuracy {
                 if isotherm_sys::signals::stop_requested().is_some() {
                     bail!("interrupted");
                 }
-                say(&format!("accuracy: no record: {why}"));
+                failed(&format!("accuracy: no record: {why}"));
             }
             bench.dir.write_json("raw/cases.json", &cases[..=i].to_vec())?;
         }
@@ -157,7 +157,10 @@ impl Job for Accuracy {
                 let (record, truth) = (dir.raw(&case.file("iso")), dir.raw(&case.file("truth")));
                 let scored = match &case.failed {
                     Some(why) => Err(why.clone()),
-                    None => score(&spec.isotherm, &record, &truth).map_err(|e| format!("{e:#}")),
+                    None => score(&spec.isotherm, &record, &truth).map_err(|e| {
+                        crate::cli::failed(&format!("accuracy: no score: {e:#}"));
+                        format!("{e:#}")
+                    }),
                 };
                 match scored {
                     Ok(s) if s.is_empty() => failed = Some(refusal(&dir.raw(&case.file("log")))),

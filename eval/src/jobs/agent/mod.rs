@@ -152,7 +152,7 @@ impl Job for Agent {
 
 fn measure(bench: &Bench<'_>) -> anyhow::Result<Raw> {
     let quick = bench.spec.quick;
-    let restarts = bench.spec.pairs.unwrap_or(if quick { 3 } else { 20 });
+    let restarts = bench.spec.pairs.unwrap_or(if quick { 2 } else { 20 });
     let program = std::env::current_exe().context("find this program")?;
     let mut children = Vec::new();
     for nr in 0..=CONTEXTS {
@@ -228,9 +228,9 @@ fn kill_again_and_again(
 fn cost(world: &mut World, bench: &Bench<'_>, raw: &mut Raw) -> anyhow::Result<()> {
     let quick = bench.spec.quick;
     // What all contexts together take is brought down to the budget within 40 s.
-    sleep_until(clock::now().plus_us(if quick { 2_000_000 } else { 60_000_000 }))?;
+    sleep_until(clock::now().plus_us(if quick { 500_000 } else { 60_000_000 }))?;
     let pid = world.pid()?;
-    let seconds = bench.spec.seconds.unwrap_or(if quick { 3.0 } else { 60.0 });
+    let seconds = bench.spec.seconds.unwrap_or(if quick { 2.0 } else { 60.0 });
     let (cpu, from) = (procfs::cpu_ns(pid)?, clock::now());
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few minutes")]
     sleep_until(from.plus_us((seconds * 1e6) as u64))?;

@@ -92,7 +92,7 @@ impl Job for Soak {
     }
 
     fn run(&self, bench: &Bench<'_>) -> anyhow::Result<()> {
-        let seconds = bench.spec.seconds.unwrap_or(if bench.spec.quick { 30.0 } else { 14_400.0 });
+        let seconds = bench.spec.seconds.unwrap_or(if bench.spec.quick { 12.0 } else { 14_400.0 });
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "hours")]
         Churn::begin(bench)?.run(bench, seconds as u64)
     }

@@ -196,7 +196,7 @@ impl Job for Idle {
 /// Runs `isotherm idle` for a few reports. Also returns the part of its CPU time that was not the
 /// kernel's.
 fn reports(bench: &Bench<'_>, way: &Way) -> anyhow::Result<(Vec<Value>, f64)> {
-    let interval = bench.spec.seconds.unwrap_or(if bench.spec.quick { 3.0 } else { 10.0 });
+    let interval = bench.spec.seconds.unwrap_or(if bench.spec.quick { 2.0 } else { 10.0 });
     let rounds = bench.spec.pairs.unwrap_or(if bench.spec.quick { 1 } else { 3 });
     let mut command = Command::new(&bench.spec.isotherm);
     command.args(["idle", "--json", "--interval", &format!("{interval}s")]).args(way.args);

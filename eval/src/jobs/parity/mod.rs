@@ -41,7 +41,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::workloads;
-use crate::cli::say;
+use crate::cli::{failed, say};
 use crate::dir::ResultDir;
 use crate::job::{Bench, Job, Spec};
 use crate::requirement::{self, Requirement};
@@ -71,7 +71,7 @@ const BITMAP: &str = "/sys/kernel/mm/page_idle/bitmap";
 const NOT_HERE: [&str; 2] = super::tier::LAYOUTS;
 
 /// What a smoke run takes, and how long its workloads take.
-const QUICK: (&[&str], f64) = (&["phase-change"], 6.0);
+const QUICK: (&[&str], f64) = (&["hot10"], 3.0);
 const ROUNDS: usize = 3;
 
 /// The job.
@@ -153,7 +153,10 @@ impl Job for Parity {
                     if case.failed.is_none() {
                         match one::run(bench, &case) {
                             Ok(measured) => case.measured = Some(measured),
-                            Err(e) => case.failed = Some(format!("{e:#}")),
+                            Err(e) => {
+                                case.failed = Some(format!("{e:#}"));
+                                failed(&format!("parity: {contestant}: failed"));
+                            }
                         }
                     }
                     if isotherm_sys::signals::stop_requested().is_some() {

@@ -17,7 +17,7 @@ use isotherm_sys::clock;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::cli::say;
+use crate::cli::{failed, say};
 use crate::dir::ResultDir;
 use crate::job::{Bench, Job, Spec};
 use crate::measure;
@@ -70,13 +70,13 @@ impl Job for Plan {
 
     fn run(&self, bench: &Bench<'_>) -> anyhow::Result<()> {
         let quick = bench.spec.quick;
-        let seconds = bench.spec.seconds.unwrap_or(if quick { 6.0 } else { 40.0 });
+        let seconds = bench.spec.seconds.unwrap_or(if quick { 3.0 } else { 40.0 });
         let all: Vec<_> = WORKLOADS.into_iter().chain(PROGRAMS).collect();
         let mut cases = Vec::new();
         let wanted = all.iter().filter(|name| bench.spec.wants(name, &all));
         for name in wanted.take(if quick { 1 } else { all.len() }) {
             if let Err(e) = measure_one(bench, name, seconds, &mut cases) {
-                say(&format!("plan: {name}: failed: {e:#}"));
+                failed(&format!("plan: {name}: failed: {e:#}"));
             }
             bench.dir.write_json(RAW, &cases)?;
             if isotherm_sys::signals::stop_requested().is_some() {

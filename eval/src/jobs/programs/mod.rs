@@ -15,8 +15,8 @@ use crate::measure::{self, Run};
 use crate::programs::{self, Place, Program, Size};
 use crate::requirement::{self, Requirement};
 
-/// Before the load that counts, where a program lasts.
-const WARM_S: f64 = 1.0;
+/// Before the load that counts, where a program lasts; and in a smoke run.
+const WARM_S: [f64; 2] = [1.0, 0.2];
 /// What a run says whose program is not installed.
 const LEFT_OUT: &str = "left out: ";
 
@@ -40,7 +40,7 @@ impl Job for Programs {
     }
 
     fn run(&self, bench: &Bench<'_>) -> anyhow::Result<()> {
-        let seconds = bench.spec.seconds.unwrap_or(if bench.spec.quick { 2.0 } else { 10.0 });
+        let seconds = bench.spec.seconds.unwrap_or(if bench.spec.quick { 0.5 } else { 10.0 });
         let size = Size { seconds, quick: bench.spec.quick };
         let mut failed = Vec::new();
         for program in wanted(bench.spec) {
@@ -97,6 +97,6 @@ fn one(program: &dyn Program, size: Size) -> anyhow::Result<Run> {
 fn load(program: &dyn Program, size: Size) -> anyhow::Result<Run> {
     let place = Place::create(program.name())?;
     let mut running = program.begin(&place, size)?;
-    let warm = if running.lasts() { WARM_S } else { 0.0 };
+    let warm = if running.lasts() { WARM_S[usize::from(size.quick)] } else { 0.0 };
     measure::run(running.as_mut(), None, None, warm, size.seconds)
 }

@@ -26,7 +26,7 @@ use std::fs;
 use anyhow::Context;
 use serde_json::Value;
 
-use crate::cli::say;
+use crate::cli::{failed, say};
 use crate::dir::ResultDir;
 use crate::job::{Bench, Job, Spec};
 use crate::jobs::thp::setting;
@@ -207,7 +207,7 @@ impl<'a> Suite<'a> {
         done: anyhow::Result<Run>,
     ) -> anyhow::Result<()> {
         let mut run = done.unwrap_or_else(|e| {
-            say(&format!("published: {program} {config}: failed: {e:#}"));
+            failed(&format!("published: {program} {config}: failed: {e:#}"));
             Run { failed: Some(format!("{e:#}")), ..Run::default() }
         });
         (run.program, run.config, run.round) = (program.into(), config.into(), round);

@@ -40,7 +40,7 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn of(spec: &Spec) -> Self {
-        let (rounds, seconds) = if spec.quick { (1, 2.0) } else { (5, 14.0) };
+        let (rounds, seconds) = if spec.quick { (1, 1.0) } else { (5, 14.0) };
         let seconds = spec.seconds.unwrap_or(seconds);
         // A seventh, as a whole number of tenths of a second.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time")]

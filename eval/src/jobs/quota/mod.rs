@@ -17,7 +17,7 @@ mod study;
 
 use serde_json::{Value, json};
 
-use crate::cli::say;
+use crate::cli::{failed, say};
 use crate::dir::ResultDir;
 use crate::job::{Bench, Job, Spec};
 use crate::requirement::{self, Requirement};
@@ -124,7 +124,7 @@ fn one(
         return done;
     }
     if let Err(e) = done {
-        say(&format!("quota: {part}: {name}: failed: {e:#}"));
+        failed(&format!("quota: {part}: {name}: failed: {e:#}"));
         case.failed = Some(format!("{e:#}"));
     }
     cases.push(case);

@@ -15,7 +15,7 @@ mod truth;
 
 use serde_json::{Value, json};
 
-use crate::cli::say;
+use crate::cli::{failed, say};
 use crate::dir::ResultDir;
 use crate::job::{Bench, Job, Spec};
 use crate::measure::{self, Run, Scheme};
@@ -47,13 +47,13 @@ struct Plan {
 
 impl Plan {
     fn of(spec: &Spec) -> Self {
-        let (rounds, grid_rounds, seconds) = if spec.quick { (1, 0, 2.5) } else { (4, 1, 16.0) };
+        let (rounds, grid_rounds, seconds) = if spec.quick { (1, 0, 1.5) } else { (4, 1, 16.0) };
         let seconds = spec.seconds.unwrap_or(seconds);
         Self {
             rounds: spec.pairs.unwrap_or(rounds),
             grid_rounds: spec.pairs.unwrap_or(grid_rounds),
             size: Size { seconds, quick: spec.quick },
-            age_ms: if spec.quick { 500 } else { 2500 },
+            age_ms: if spec.quick { 300 } else { 2500 },
         }
     }
 }
@@ -159,7 +159,7 @@ fn rounds(
                 return done.map(drop);
             }
             let mut run = done.unwrap_or_else(|e| {
-                say(&format!("reclaim: {name} {}: failed: {e:#}", config.name));
+                failed(&format!("reclaim: {name} {}: failed: {e:#}", config.name));
                 running = None;
                 Run { failed: Some(format!("{e:#}")), ..Run::default() }
             });

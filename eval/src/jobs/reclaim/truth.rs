@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::SWAP_BYTES;
 use super::configs::{self, EVIDENCE, NO_BRAKE, ORIG, PLAIN_EARLY};
-use crate::cli::say;
+use crate::cli::{failed, say};
 use crate::dir::ResultDir;
 use crate::job::Bench;
 use crate::measure;
@@ -45,7 +45,7 @@ const FULL: [(&str, &[&str]); 6] = [
     ("scattered-256k", &["--duration", "40s"]),
     ("scattered-4k", &["--duration", "40s"]),
 ];
-/// Configurations, if none is named.
+/// Configurations, if none is named; a smoke run takes the first two.
 const CONFIGS: [&str; 4] = [ORIG, EVIDENCE, NO_BRAKE, PLAIN_EARLY];
 const QUICK: [(&str, &[&str]); 1] = [("stairs", &["--scale", "0.1"])];
 
@@ -100,12 +100,13 @@ pub(super) fn run(bench: &Bench<'_>, quick: bool, age_ms: u64) -> anyhow::Result
     let mut cases = Vec::new();
     let age_ms = if quick { 300 } else { age_ms };
     let workloads: &[(&str, &[&str])] = if quick { &QUICK } else { &FULL };
+    let usual = if quick { &CONFIGS[..2] } else { &CONFIGS[..] };
     let named = |name: &str| bench.spec.only.iter().any(|o| o == name);
     let limited = FULL.iter().any(|(name, _)| named(name));
     for (workload, args) in workloads.iter().filter(|(name, _)| !limited || named(name)) {
         let known = configs::headline(age_ms);
         let limited = known.iter().any(|c| named(&c.name));
-        let wanted = |name: &str| if limited { named(name) } else { CONFIGS.contains(&name) };
+        let wanted = |name: &str| if limited { named(name) } else { usual.contains(&name) };
         for config in known.iter().map(|c| c.name.as_str()).filter(|name| wanted(name)) {
             say(&format!("reclaim: truth: {workload} {config}"));
             let mut case = case(bench, workload, args, config, age_ms);
@@ -113,7 +114,7 @@ pub(super) fn run(bench: &Bench<'_>, quick: bool, age_ms: u64) -> anyhow::Result
                 return case.map(drop);
             }
             if let Err(e) = &mut case {
-                say(&format!("reclaim: truth: {workload} {config}: failed: {e:#}"));
+                failed(&format!("reclaim: truth: {workload} {config}: failed: {e:#}"));
             }
             cases.push(case.unwrap_or_else(|e| Case {
                 workload: (*workload).into(),

@@ -11,7 +11,7 @@ mod study;
 
 use serde_json::Value;
 
-use crate::cli::say;
+use crate::cli::{failed, say};
 use crate::dir::ResultDir;
 use crate::job::{Bench, Job, Spec};
 use crate::measure::{self, Run, Scheme};
@@ -28,7 +28,7 @@ const MODES: [(&str, &str); 4] = [
 ];
 
 /// All programs of a smoke run.
-const QUICK: [&str; 2] = ["gather", "sweeper"];
+const QUICK: [&str; 1] = ["gather"];
 
 /// The job.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Job for Thp {
     fn run(&self, bench: &Bench<'_>) -> anyhow::Result<()> {
         let spec = bench.spec;
         let there = requirement::subcommand(&spec.isotherm, "thp").satisfied;
-        let (rounds, seconds) = if spec.quick { (1, 2.0) } else { (3, 10.0) };
+        let (rounds, seconds) = if spec.quick { (1, 1.0) } else { (3, 10.0) };
         let rounds = spec.pairs.unwrap_or(rounds);
         let size = Size { seconds: spec.seconds.unwrap_or(seconds), quick: spec.quick };
         let programs = all_programs();
@@ -91,7 +91,7 @@ impl Job for Thp {
                         return done.map(drop);
                     }
                     let mut run = done.unwrap_or_else(|e| {
-                        say(&format!("thp: {} {mode}: failed: {e:#}", program.name()));
+                        failed(&format!("thp: {} {mode}: failed: {e:#}", program.name()));
                         Run { failed: Some(format!("{e:#}")), ..Run::default() }
                     });
                     (run.program, run.config) = (program.name().into(), mode.into());

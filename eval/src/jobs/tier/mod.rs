@@ -16,7 +16,7 @@ use isotherm_host::Roots;
 use isotherm_host::nodes::{Facts, NodeFacts};
 use serde_json::{Value, json};
 
-use crate::cli::say;
+use crate::cli::{failed, say};
 use crate::dir::ResultDir;
 use crate::job::{Bench, Job, Spec};
 use crate::requirement::{self, Requirement};
@@ -78,7 +78,7 @@ impl Job for Tier {
             }
             say(&format!("tier: {layout}, {engine}"));
             let leg = leg::run(bench, layout, engine, nodes).unwrap_or_else(|e| {
-                say(&format!("tier: {layout}, {engine}: failed: {e:#}"));
+                failed(&format!("tier: {layout}, {engine}: failed: {e:#}"));
                 Leg {
                     engine: engine.into(),
                     layout: layout.into(),

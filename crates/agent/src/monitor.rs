@@ -582,8 +582,8 @@ impl Monitor {
         }
     }
 
-    /// A window has ended, and the program is awake. Targets that would be looked at before the next
-    /// one ends are looked at with it, since a wake-up of its own costs more than that look.
+    /// A window has ended, and the program is awake. Targets that would be looked at before the
+    /// next one ends are looked at with it, since a wake-up of its own costs more than that look.
     fn track_with_window(&mut self) {
         let end = self.driver.context.snapshot().end;
         let window_ns = self.driver.context.attrs().aggr_us.saturating_mul(1000);

@@ -67,8 +67,8 @@ impl Spending {
         self.own_bp.is_none()
     }
 
-    /// Whether the end of a window at this time is of no interest. What was used until then need not
-    /// be found out.
+    /// Whether the end of a window at this time is of no interest. What was used until then need
+    /// not be found out.
     pub(super) fn waits(&self, at: Time, budget_bp: u32) -> bool {
         let Some(begin) = self.begin.filter(|_| budget_bp == self.budget_bp) else { return false };
         let (from, ns) = match self.own_bp {

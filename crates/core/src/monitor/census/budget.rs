@@ -133,8 +133,8 @@ impl Budget {
     }
 
     /// When all memory was armed once, nobody needs what is left of the advance. And who saves as
-    /// much as he may pays back with the rest. Else a large target would be measured again and again
-    /// with what was meant for its first picture.
+    /// much as he may pays back with the rest. Else a large target would be measured again and
+    /// again with what was meant for its first picture.
     fn give_back(&mut self) {
         let over = self.left_ns.saturating_sub(signed(self.of(SAVED_NS))).max(0);
         let over = over.unsigned_abs().min(self.debt_ns);

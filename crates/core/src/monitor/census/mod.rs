@@ -575,9 +575,9 @@ fn waits(attrs: &Attrs, ago_ns: u64) -> [u64; 2 + LATER_NS.len()] {
 }
 
 /// The sample for a look at the end of a span that is over with this sample; a window ends with the
-/// sample `end`. Looks at the end of a
-/// long span come with the end of a window, when the program is awake anyway: a wake-up for a few of
-/// them costs more than they do. They are late by a few percent at most.
+/// sample `end`. Looks at the end of a long span come with the end of a window, when the program is
+/// awake anyway: a wake-up for a few of them costs more than they do. They are late by a few
+/// percent at most.
 fn with_window(sample: u64, span: u64, attrs: &Attrs, end: u64) -> u64 {
     let window_ns = attrs.aggr_us.saturating_mul(1000);
     if sample <= end || window_ns.saturating_mul(LEAST_WINDOWS) > span {

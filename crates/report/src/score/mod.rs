@@ -23,6 +23,7 @@
 //! * `rate_error`: mean over bytes and windows of |estimated - true| `nr_accesses`, by the maximum.
 //! * `coverage`: of all regions of all windows that lie to at least 90 % in judged bytes, the share
 //!   whose true mean rate (over these bytes) is inside `[lo, hi]`. Unresolved regions are left out.
+//!   `bars_width`: the mean width of the bars of these regions, as a share of the maximum.
 //! * `detection_delay_ms`: median over changes of the time from the edge until the end of the first
 //!   window in which, among the bytes that changed between hot and not hot, both precision and
 //!   recall are >= 0.9. Changes that were not seen before the next edge are `changes_missed`.
@@ -108,6 +109,9 @@ pub struct Score {
     pub delay_to_cold_ms: Option<f64>,
     /// Share of regions whose truth is inside their error bar.
     pub coverage: Option<f64>,
+    /// Mean width of these error bars, as a share of the maximum. Bars that hold everything say
+    /// nothing, so this belongs to the coverage.
+    pub bars_width: Option<f64>,
     /// The monitor's own CPU time, in percent of one CPU.
     pub cpu_percent: Option<f64>,
     /// The monitor's own memory.
@@ -271,6 +275,7 @@ impl<'t> Scorer<'t> {
             delay_to_hot_ms: to_hot,
             delay_to_cold_ms: to_cold,
             coverage: ratio(to_f64(t.covered), to_f64(t.bars)),
+            bars_width: ratio(t.bars_width, to_f64(t.bars)),
             cpu_percent: per_second(self.cost.cpu_ns).map(|ns| ns / 1e7),
             rss_bytes: self.rss_bytes,
             windows: self.windows,

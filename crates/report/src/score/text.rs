@@ -31,6 +31,7 @@ impl Display for Score {
             ("detection delay, median", changes),
             ("  what turned hot / cold", ways),
             ("coverage of the error bars", percent(self.coverage)),
+            ("  mean width of these bars", percent(self.bars_width)),
             ("not resolved", percent(self.unresolved)),
             ("monitor's CPU", cpu),
             ("monitor's memory", mib(rss)),

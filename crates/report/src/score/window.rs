@@ -55,6 +55,8 @@ pub(super) struct Tally {
     pub(super) error: f64,
     /// Regions whose error bar was judged.
     pub(super) bars: u64,
+    /// Sum of the widths of these bars, as shares of the maximum.
+    pub(super) bars_width: f64,
     /// Regions whose error bar contained the truth.
     pub(super) covered: u64,
 }
@@ -127,6 +129,7 @@ impl Tally {
             let slack = 1e-4 * max;
             let inside =
                 f64::from(region.lo) - slack <= truly && truly <= f64::from(region.hi) + slack;
+            self.bars_width += f64::from(region.hi - region.lo) / max;
             self.bars += 1;
             self.covered += u64::from(inside);
         }

@@ -46,6 +46,8 @@ pub(super) struct Run {
     pub(super) range: AddrRange,
     /// The share of its pages that were touched in one sample.
     pub(super) rate: f32,
+    /// Over how many samples that was measured; of what was joined, the mean.
+    pub(super) times: f32,
     /// The shares of its pages that were touched within longer spans.
     pub(super) touched: TouchedShare,
     /// For how long it has looked like this, in ns.
@@ -69,6 +71,7 @@ impl Run {
             target: 0,
             range,
             rate,
+            times: 1.0,
             touched: TouchedShare::default(),
             age_ns: 0,
             known: true,
@@ -128,6 +131,7 @@ impl Run {
         let (a, b) = (self.range.len(), next.range.len());
         let part = float(b) / float(a + b);
         self.rate += (next.rate - self.rate) * part;
+        self.times += (next.times - self.times) * part;
         self.touched = self.touched.join(next.touched, part);
         let sum = u128::from(self.age_ns) * u128::from(a) + u128::from(next.age_ns) * u128::from(b);
         self.age_ns = u64::try_from(sum / u128::from((a + b).max(1))).unwrap_or(u64::MAX);
@@ -210,6 +214,7 @@ fn add(runs: &mut Vec<Run>, target: usize, area: AddrRange, unit: &Unit, now: Ti
             target,
             range,
             rate: unit.rate(cell),
+            times: unit.times(),
             touched: unit.touched(cell),
             age_ns: unit.steady_ns(cell, now),
             known: known && !unit.is_blind(cell),
@@ -225,6 +230,7 @@ fn whole(target: usize, range: AddrRange, outline: Outline, now: Time) -> Run {
         target,
         range,
         rate: outline.rate(),
+        times: outline.times(),
         touched: outline.touched(),
         age_ns: outline.steady_ns(now),
         known: outline.known,

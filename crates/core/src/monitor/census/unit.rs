@@ -12,12 +12,15 @@
 mod levels;
 mod outline;
 mod quiet;
+mod rates;
 mod sentinel;
 mod usual;
 mod waits;
 
 use self::levels::SETTLED;
 pub(super) use self::outline::Outline;
+use self::rates::Span;
+pub(super) use self::rates::interval;
 use self::sentinel::NO_PAGE;
 use self::usual::Usual;
 use super::curve::{ALL, Course};
@@ -112,6 +115,8 @@ pub(super) struct Unit {
     /// Whether a level is only a guess: a bound, or what one page tells. It is, until a first look
     /// comes in time.
     guessed: bool,
+    /// Over how long a span they were measured.
+    span: Span,
     /// By cell: since when it has looked like this, in [`TICK_NS`].
     steady: [u32; CELLS],
     /// A page that was armed alone, because it was expected to be touched at once; and when.
@@ -186,6 +191,7 @@ impl Unit {
             looked: now,
             levels: [0; CELLS],
             guessed: false,
+            span: Span::default(),
             steady: [tick(now); CELLS],
             sentinel: NO_PAGE,
             sentinel_since: now,

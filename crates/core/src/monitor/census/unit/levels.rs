@@ -6,6 +6,7 @@
 //!
 //! Invariant: a level that no first look in time has confirmed is a guess, and told as such.
 
+use super::rates::{Span, within};
 use super::sentinel::{HOT, cells};
 use super::{ALARM, CALMED, CELLS, INTERVAL_NS, NO_PAGE, TOGETHER_NS, Unit, share, tick};
 use crate::interval::count;
@@ -28,7 +29,7 @@ const CHANGE: u8 = 26;
 /// How many times longer the next turn is waited for, each time a unit is found the same.
 const LONGER_EACH: u64 = 4;
 /// A span of this many samples is more than one.
-const LONGER: f32 = 1.3;
+pub(super) const LONGER: f32 = 1.3;
 
 /// The number of pages of a set.
 fn pages(bits: PageBits) -> u32 {
@@ -69,6 +70,11 @@ impl Unit {
     /// The share of a cell's pages that were touched within one sample.
     pub(in super::super) fn rate(&self, cell: usize) -> f32 {
         f32::from(self.levels[cell]) / FULL
+    }
+
+    /// Over how many samples its rates were measured.
+    pub(in super::super) fn times(&self) -> f32 {
+        self.span.times()
     }
 
     /// Whether its rates were measured.
@@ -140,25 +146,35 @@ impl Unit {
         let was_guessed = core::mem::take(&mut self.guessed);
         let was_hot = cells(|cell| self.levels[cell] >= HOT);
         (self.bursts, self.waiting) = (0, 0);
+        let span = Span::of(times);
+        let mut is_new = was_guessed;
         for cell in 0..CELLS {
             let there = self.present.cell(cell).count_ones();
             let touched = plane.cell(cell).count_ones();
             if self.judge_burst(cell, share(touched, there), times, was_guessed, now) {
                 continue;
             }
-            let new = level(per_sample(touched, there, times));
             let old = self.levels[cell];
-            self.levels[cell] = if was_guessed || new.abs_diff(old) > change(old, there) {
+            let new = level(per_sample(touched, there, times));
+            // A late look is compared with what it should have found.
+            let expected = level(within(f32::from(old) / FULL, span.times()));
+            let found = level(share(touched, there));
+            let differs = found.abs_diff(expected) > change(expected, there);
+            self.levels[cell] = if was_guessed || differs {
+                is_new = true;
                 self.steady[cell] = if new == 0 { tick(self.since) } else { tick(now) };
                 new
             } else {
                 if old == 0 && new > 0 {
                     self.steady[cell] = tick(now);
                 }
-                // One look is one sample. The mean of several is surer.
-                u8::midpoint(old, new)
+                // One look is one sample. The mean of several is surer. Of all pages, a late look
+                // says no more than that their level is not below.
+                let is_bound = touched == there && span != Span::default();
+                u8::midpoint(old, if is_bound { new.max(old) } else { new })
             };
         }
+        self.span = if is_new { span } else { span.min(self.span) };
         self.end_judging();
         // What was hot has gone cold, whatever it was before. Of others that is seen later.
         let judged = was_hot.or(cells(|cell| self.bursts >> cell & 1 == 0));

@@ -8,6 +8,7 @@
 //! Invariant: equal outlines of neighbours mean that one run stands for both.
 
 use super::levels::FULL;
+use super::rates::Span;
 use super::{TICK_NS, Unit, tick};
 use crate::snapshot::TouchedShare;
 use crate::time::Time;
@@ -20,6 +21,7 @@ pub(in crate::monitor::census) struct Outline {
     steady: u32,
     level: u8,
     leaf_shift: u8,
+    span: Span,
     /// Whether all or none of its pages were touched within a window, and within a second.
     window: Option<bool>,
     second: Option<bool>,
@@ -32,6 +34,11 @@ impl Outline {
     /// The share of pages that were touched within one sample.
     pub(in crate::monitor::census) fn rate(self) -> f32 {
         f32::from(self.level) / FULL
+    }
+
+    /// Over how many samples that was measured.
+    pub(in crate::monitor::census) fn times(self) -> f32 {
+        self.span.times()
     }
 
     /// The shares of its mapped pages that were touched within a window and within a second.
@@ -69,6 +76,7 @@ impl Unit {
             steady: self.steady[0],
             level: self.levels[0],
             leaf_shift: self.leaf_shift,
+            span: self.span,
             window: touched(1),
             second: touched(2),
             is_in_use: self.levels[0] == 0 && !self.young.is_empty(),

@@ -306,6 +306,29 @@ fn a_level_is_sure_if_a_look_came_in_time() {
     assert!(!unit.is_sure());
 }
 
+/// Late by nearly a sample, as where a unit is armed late in its sample.
+#[test]
+fn what_a_late_look_finds_is_compared_with_as_long_a_span() {
+    let two_looks = |first: Option<(PageBits, u64)>, young, after_ms: u64| {
+        let mut unit = unit();
+        for (turn, (young, after_ms)) in (1..).zip(first.into_iter().chain([(young, after_ms)])) {
+            arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), turn * 2000);
+            look(&mut unit, young, turn * 2000 + after_ms);
+        }
+        let (_, hi) = interval(unit.rate(0), unit.times(), 16.0);
+        (unit.rate(0), hi)
+    };
+    let half = PageBits([0x00ff_00ff_00ff_00ff; 8]);
+    let (rate, hi) = two_looks(None, PageBits::ALL, 9);
+    assert!(rate < 0.9 && hi == 1.0, "every sample may touch all of it: {rate}, up to {hi}");
+    let (rate, hi) = two_looks(Some((PageBits::ALL, 5)), PageBits::ALL, 9);
+    assert_eq!((rate, hi), (1.0, 1.0), "it is as it was");
+    let (rate, hi) = two_looks(Some((PageBits::ALL, 5)), half, 9);
+    assert!(rate < 0.4 && hi < 0.6, "it has changed: {rate}, up to {hi}");
+    let (rate, hi) = two_looks(Some((half, 5)), half, 5);
+    assert!((rate - 0.5).abs() < 0.01 && hi < 0.8, "in time: {rate}, up to {hi}");
+}
+
 #[test]
 fn no_answer_changes_nothing() {
     let mut unit = unit();

@@ -1,6 +1,7 @@
 //! Rows as columns: a row is a struct whose fields are the columns, named and typed as these are.
 
-use isotherm_record::export::{Column, Texts, Values};
+use isotherm_core::PageBits;
+use isotherm_record::export::{Column, PAGE_BYTES, Texts, Values};
 
 /// A time: ns since 1970, UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -34,6 +35,32 @@ cells! {
 impl Cell for UnixNs {
     fn values(cells: Vec<Self>) -> Values {
         Values::Time(cells.into_iter().map(|cell| cell.0).collect())
+    }
+}
+
+/// A bit for each page of 2 MiB. The first page has the lowest bit of the first byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Plane([u8; PAGE_BYTES]);
+
+impl Default for Plane {
+    fn default() -> Self {
+        Self([0; PAGE_BYTES])
+    }
+}
+
+impl From<PageBits> for Plane {
+    fn from(pages: PageBits) -> Self {
+        let mut plane = Self::default();
+        for (to, word) in plane.0.chunks_exact_mut(8).zip(pages.0) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        plane
+    }
+}
+
+impl Cell for Plane {
+    fn values(cells: Vec<Self>) -> Values {
+        Values::Pages(cells.into_iter().map(|cell| cell.0).collect())
     }
 }
 

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use isotherm_agent::groups::Group;
-use isotherm_agent::run::{Message, Seen};
+use isotherm_agent::groups::{Group, Wanted};
+use isotherm_agent::run::{Message, PagesLook, Seen};
 use isotherm_core::Time;
 use isotherm_host::containers::Names;
 use isotherm_host::metrics::Cgroups;
@@ -22,12 +22,12 @@ use tracing::{info, warn};
 
 use crate::cells::{Null, UnixNs};
 use crate::cgroup::{Counters, Numbers};
-use crate::gather::{Context, Gather, Gathered, Noted, PolicyState, Told};
+use crate::gather::{Context, Gather, Gathered, MOST_UNITS, Noted, PolicyState, Told};
 use crate::layout::Layout;
 use crate::machine::{Facts, session, wall};
 use crate::part;
 use crate::retain;
-use crate::rows::{CgroupRow, EventRow, SessionRow, SnapshotRow};
+use crate::rows::{CgroupRow, EventRow, FileRow, PageRow, SessionRow, SnapshotRow};
 use crate::settings::{Settings, Table};
 
 mod place;
@@ -84,10 +84,37 @@ pub struct Shown {
     pub trouble: Option<String>,
 }
 
+/// What contexts are to be asked for, beyond what they tell by themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wants {
+    /// Once in an interval of this length, at least.
+    pub every: Duration,
+    /// Their snapshots.
+    pub snapshots: bool,
+    /// What they know of pages; none: nothing of it.
+    pub pages: Option<Wanted>,
+}
+
+impl Wants {
+    fn of(settings: &Settings) -> Self {
+        let has = |table| settings.tables.contains(&table);
+        let pages = Wanted {
+            shared: has(Table::Cgroups),
+            files: has(Table::Files),
+            units: has(Table::Pages).then_some(MOST_UNITS),
+        };
+        Self {
+            every: settings.every,
+            snapshots: has(Table::Snapshots),
+            pages: Some(pages).filter(|pages| *pages != Wanted::default()),
+        }
+    }
+}
+
 /// Writes fleet data until it is dropped.
 #[derive(Debug)]
 pub struct Fleet {
-    looks_every: Option<Duration>,
+    wants: Wants,
     gather: Arc<Mutex<Gather>>,
     shown: Arc<Mutex<Shown>>,
     stop: Option<Sender<()>>,
@@ -106,7 +133,7 @@ impl Fleet {
     /// If the directory cannot be made, or there is no thread to be had.
     pub fn start(settings: Settings) -> Result<Self, FleetError> {
         let dir = settings.dir.clone();
-        let looks_every = settings.tables.contains(&Table::Snapshots).then_some(settings.every);
+        let wants = Wants::of(&settings);
         fs::create_dir_all(&dir).map_err(|err| FleetError { dir: dir.clone(), err })?;
         let shown = Shown { dir: dir.clone(), session: session(), ..Shown::default() };
         let shown = Arc::new(Mutex::new(shown));
@@ -116,7 +143,7 @@ impl Fleet {
         let thread = std::thread::Builder::new().name("fleet".to_owned());
         let thread = thread.spawn(move || writer.run(&stopped));
         let thread = thread.map_err(|err| FleetError { dir, err })?;
-        Ok(Self { looks_every, gather, shown, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { wants, gather, shown, stop: Some(stop), thread: Some(thread) })
     }
 
     /// Takes in a message of a context of a policy. This never waits for a disk.
@@ -124,15 +151,20 @@ impl Fleet {
         locked(&self.gather).hear(policy, message);
     }
 
-    /// How often contexts are to be looked at for the table `snapshots`; none if it is not written.
+    /// What contexts are to be asked for.
     #[must_use]
-    pub const fn looks_every(&self) -> Option<Duration> {
-        self.looks_every
+    pub const fn wants(&self) -> Wants {
+        self.wants
     }
 
     /// Takes in what a context has seen; of several within an interval the last one counts.
     pub fn see(&self, policy: &str, seen: &Seen) {
         locked(&self.gather).see(policy, seen);
+    }
+
+    /// Takes in what a context knows of pages; of several within an interval the last one counts.
+    pub fn see_pages(&self, policy: &str, look: PagesLook) {
+        locked(&self.gather).see_pages(policy, look);
     }
 
     /// Notes what a policy does from now on; none: it is gone.
@@ -232,7 +264,8 @@ impl Writer {
         let (now, at) = (clock::now(), wall());
         locked(&self.shown).trouble = None;
         let gathered = locked(&self.gather).take(now);
-        let cgroups = self.cgroup_rows(&gathered, now, at);
+        let best = best(&gathered);
+        let cgroups = self.cgroup_rows(&gathered, &best, now, at);
         let events: Vec<EventRow> =
             gathered.events.iter().map(|noted| self.event_row(noted, now, at)).collect();
         self.write(Table::Cgroups, at, cgroups.len(), CgroupRow::batch(cgroups));
@@ -242,6 +275,10 @@ impl Writer {
             (row.time, row.session) = (at, self.session.clone());
         }
         self.write(Table::Snapshots, at, regions.len(), SnapshotRow::batch(regions));
+        let pages = self.page_rows(&gathered, &best, now, at);
+        self.write(Table::Pages, at, pages.len(), PageRow::batch(pages));
+        let files = self.file_rows(&gathered, &best, at);
+        self.write(Table::Files, at, files.len(), FileRow::batch(files));
         self.write(Table::Events, first, events.len(), EventRow::batch(events));
         // The last one, so that it counts the rows of the others.
         let session = self.session_row(&gathered, at);
@@ -345,24 +382,21 @@ impl Writer {
         }
     }
 
-    /// A row for each cgroup. One that several contexts see is told as by the one that sees most.
-    fn cgroup_rows(&mut self, gathered: &Gathered, now: Time, at: UnixNs) -> Vec<CgroupRow> {
+    /// A row for each cgroup.
+    fn cgroup_rows(
+        &mut self,
+        gathered: &Gathered,
+        best: &Best<'_>,
+        now: Time,
+        at: UnixNs,
+    ) -> Vec<CgroupRow> {
         let interval_ns = now.since(self.ended.0);
-        let mut best: BTreeMap<&str, (&(String, String), &Context, &Group)> = BTreeMap::new();
-        for (key, context) in &gathered.contexts {
-            for group in &context.groups {
-                let seen = best.get(group.cgroup.as_str());
-                if seen.is_none_or(|(.., other)| size(other) < size(group)) {
-                    best.insert(&group.cgroup, (key, context, group));
-                }
-            }
-        }
         let names = Names::read(Path::new("/"));
         let before = std::mem::take(&mut self.returned);
         let counters = std::mem::take(&mut self.counters);
         let mut rows = Vec::with_capacity(best.len());
-        for (path, (key, context, group)) in best {
-            let (policy, context_name) = key;
+        for (&path, &(teller, context, group)) in best {
+            let (policy, context_name) = teller;
             let mut row = self.named(path, &names);
             (row.time, row.interval_ns) = (at, interval_ns);
             let total = group.ages.map(|ages| ages.returned).unwrap_or_default();
@@ -371,6 +405,8 @@ impl Writer {
             // A context that began anew counts from 0.
             let grown = |nr: usize| total[nr].checked_sub(so_far[nr]).unwrap_or(total[nr]);
             row.see(group, &context.spans_us, [grown(0), grown(1), grown(2)], interval_ns);
+            let look = gathered.pages.get(teller);
+            row.shared = look.and_then(|look| look.pages.shared.get(path)).copied().into();
             self.returned.insert(key, total);
             self.add_numbers(&mut row, path, counters.get(path));
             let paged_out = gathered.paged_out.get(path).copied().unwrap_or(0);
@@ -380,6 +416,41 @@ impl Writer {
             let state = gathered.policies.get(policy);
             row.policy_hash = state.and_then(|state| state.hash.clone()).into();
             rows.push(row);
+        }
+        rows
+    }
+
+    /// A row for each unit of 2 MiB, by the context that tells of its cgroup.
+    fn page_rows(
+        &self,
+        gathered: &Gathered,
+        best: &Best<'_>,
+        now: Time,
+        at: UnixNs,
+    ) -> Vec<PageRow> {
+        let mut rows = Vec::new();
+        for (key, look) in &gathered.pages {
+            let targets: BTreeMap<_, _> = look.targets.iter().map(|of| (of.id, of)).collect();
+            for unit in &look.pages.units {
+                let teller = unit.cgroup.as_deref().and_then(|cgroup| best.get(cgroup));
+                let is_told = teller.is_none_or(|(of, ..)| *of == key);
+                let Some(target) = targets.get(&unit.id).filter(|_| is_told) else { continue };
+                let row = PageRow::of(unit, target, now);
+                rows.push(PageRow { time: at, session: self.session.clone(), ..row });
+            }
+        }
+        rows
+    }
+
+    /// A row for each cgroup and file, by the context that tells of the cgroup.
+    fn file_rows(&self, gathered: &Gathered, best: &Best<'_>, at: UnixNs) -> Vec<FileRow> {
+        let mut rows = Vec::new();
+        for (key, look) in &gathered.pages {
+            let is_told = |cgroup: &str| best.get(cgroup).is_none_or(|(of, ..)| *of == key);
+            for file in look.pages.files.iter().filter(|file| is_told(&file.cgroup)) {
+                let row = FileRow::of(file, &self.settings.file_names);
+                rows.push(FileRow { time: at, session: self.session.clone(), ..row });
+            }
         }
         rows
     }
@@ -421,6 +492,23 @@ impl Writer {
         }
         self.counters.insert(path.to_owned(), now.counters);
     }
+}
+
+/// By cgroup: the policy and the context that tell of it, and what they tell.
+type Best<'a> = BTreeMap<&'a str, (&'a (String, String), &'a Context, &'a Group)>;
+
+/// Who tells of each cgroup: of several contexts the one that sees most of it.
+fn best(gathered: &Gathered) -> Best<'_> {
+    let mut best = Best::new();
+    for (key, context) in &gathered.contexts {
+        for group in &context.groups {
+            let seen = best.get(group.cgroup.as_str());
+            if seen.is_none_or(|(.., other)| size(other) < size(group)) {
+                best.insert(&group.cgroup, (key, context, group));
+            }
+        }
+    }
+    best
 }
 
 fn size(group: &Group) -> u64 {

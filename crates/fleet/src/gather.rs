@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::rows::{SnapshotRow, rows_of};
 use isotherm_act::apply::ActEvent;
 use isotherm_agent::groups::Group;
-use isotherm_agent::run::{Event, Message, Reason, Seen};
+use isotherm_agent::run::{Event, Message, PagesLook, Reason, Seen};
 use isotherm_core::Time;
 use isotherm_core::scheme::Action;
 use isotherm_host::proc::Proc;
@@ -17,6 +17,8 @@ use isotherm_ops::targets::cgroup::cgroup_to_show;
 const MOST_EVENTS: usize = 4096;
 /// So many regions of an interval are kept.
 const MOST_REGIONS: usize = 1 << 18;
+/// So many units of 2 MiB of an interval are kept: 128 GiB of memory.
+pub(crate) const MOST_UNITS: usize = 1 << 16;
 /// The cgroups of so many processes that were acted on are remembered.
 const MOST_PIDS: usize = 4096;
 
@@ -85,6 +87,10 @@ pub(crate) struct Gather {
     late: u64,
     /// By policy and context: the regions that were seen last.
     regions: BTreeMap<(String, String), Vec<SnapshotRow>>,
+    /// By policy and context: what is known of pages.
+    pages: BTreeMap<(String, String), PagesLook>,
+    /// How many units were too many.
+    units_left_out: usize,
 }
 
 /// What was gathered in an interval.
@@ -100,6 +106,8 @@ pub(crate) struct Gathered {
     /// Late windows since the agent's start.
     pub(crate) late: u64,
     pub(crate) regions: Vec<SnapshotRow>,
+    /// By policy and context.
+    pub(crate) pages: BTreeMap<(String, String), PagesLook>,
 }
 
 impl Gather {
@@ -148,6 +156,19 @@ impl Gather {
         } else {
             self.lost += 1;
         }
+    }
+
+    /// Takes in what a context knows of pages.
+    pub(crate) fn see_pages(&mut self, policy: &str, mut look: PagesLook) {
+        let key = (policy.to_owned(), look.context.clone());
+        self.pages.remove(&key);
+        let others: usize = self.pages.values().map(|look| look.pages.units.len()).sum();
+        let mut left_out = look.pages.left_out;
+        if others + look.pages.units.len() > MOST_UNITS {
+            left_out += std::mem::take(&mut look.pages.units).len();
+        }
+        self.units_left_out = self.units_left_out.max(left_out);
+        self.pages.insert(key, look);
     }
 
     /// Takes in what the agent tells.
@@ -248,6 +269,13 @@ impl Gather {
             self.events.pop();
             self.tell(now, told);
         }
+        let left_out = std::mem::take(&mut self.units_left_out);
+        if left_out > 0 {
+            let text = format!(
+                "table pages: {left_out} units of 2 MiB are missing; at most {MOST_UNITS} are kept"
+            );
+            self.tell(now, Told { policy: None, kind: "lost", is_warning: true, text });
+        }
         // Processes move between cgroups, so they are asked again.
         self.cgroups.clear();
         let late = self.contexts.values().map(|context| context.late).sum::<u64>();
@@ -259,13 +287,16 @@ impl Gather {
             unsure: std::mem::take(&mut self.unsure),
             late: self.late + late,
             regions: std::mem::take(&mut self.regions).into_values().flatten().collect(),
+            pages: std::mem::take(&mut self.pages),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use isotherm_agent::groups::{IDLE_MIN, PagesSeen, UnitSeen};
     use isotherm_agent::run::{Ended, Summary};
+    use isotherm_core::{TargetId, UnitInfo};
 
     use super::*;
 
@@ -289,6 +320,33 @@ mod tests {
         gather.hear("p", &message(Event::Unblocked));
         let kinds: Vec<String> = gather.take(Time(9)).events.into_iter().map(|e| e.kind).collect();
         assert_eq!(kinds, ["unblocked"]);
+    }
+
+    #[test]
+    fn units_are_bounded_and_what_was_left_out_is_told() {
+        let look = |context: &str, nr: usize| {
+            let unit = UnitSeen {
+                id: TargetId(1),
+                cgroup: None,
+                unit: UnitInfo::default(),
+                idle: [0; IDLE_MIN.len()],
+            };
+            let pages = PagesSeen { units: vec![unit; nr], ..PagesSeen::default() };
+            PagesLook { context: context.to_owned(), pages, targets: Vec::new(), cost_ns: 0 }
+        };
+        let mut gather = Gather::default();
+        for _ in 0..2 {
+            gather.see_pages("p", look("a", MOST_UNITS));
+        }
+        assert!(gather.take(Time(9)).events.is_empty(), "the last look counts");
+        gather.see_pages("p", look("a", MOST_UNITS));
+        gather.see_pages("p", look("b", 5));
+        let taken = gather.take(Time(9));
+        let text = taken.events[0].text.as_deref().unwrap();
+        assert!(text.contains("5 units of 2 MiB are missing"), "{text}");
+        let units: Vec<_> = taken.pages.values().map(|look| look.pages.units.len()).collect();
+        assert_eq!(units, [MOST_UNITS, 0]);
+        assert!(gather.take(Time(9)).pages.is_empty());
     }
 
     #[test]

@@ -9,9 +9,9 @@
 //!
 //! Invariants. A file under its final name is whole: it is written under a dot name, synced and
 //! renamed. Who sends messages never waits for a disk: a thread of its own writes. What is not
-//! known is null, never a guess. Command lines and texts that could hold paths are left out unless
-//! that was allowed. `docs/FLEET.md` is the schema; later versions only add columns that can be
-//! null.
+//! known is null, never a guess. Command lines, paths of files and texts that could hold them are
+//! left out unless that was allowed. `docs/FLEET.md` is the schema; later versions only add columns
+//! that can be null.
 //!
 //! Absent: upload, which the site's own tools do, and questions, which `python/isotherm/fleet`
 //! asks.
@@ -28,6 +28,6 @@ mod retain;
 mod rows;
 pub mod settings;
 
-pub use fleet::{Fleet, FleetError, Shown};
+pub use fleet::{Fleet, FleetError, Shown, Wants};
 pub use gather::{PolicyState, Told};
-pub use settings::{Retention, Settings, Table};
+pub use settings::{FileNames, Retention, Settings, Table};

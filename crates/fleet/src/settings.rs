@@ -20,11 +20,16 @@ pub enum Table {
     Events,
     /// One row per region.
     Snapshots,
+    /// One row per 2 MiB of memory.
+    Pages,
+    /// One row per cgroup and file that it maps.
+    Files,
 }
 
 impl Table {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Sessions, Self::Cgroups, Self::Events, Self::Snapshots];
+    pub const ALL: [Self; 6] =
+        [Self::Sessions, Self::Cgroups, Self::Events, Self::Snapshots, Self::Pages, Self::Files];
 
     /// Its name in paths.
     #[must_use]
@@ -34,6 +39,8 @@ impl Table {
             Self::Cgroups => "cgroups",
             Self::Events => "events",
             Self::Snapshots => "snapshots",
+            Self::Pages => "pages",
+            Self::Files => "files",
         }
     }
 }
@@ -58,6 +65,36 @@ pub struct Retention {
     pub most_age: Duration,
 }
 
+/// What files are called in the table `files`.
+#[derive(Clone, PartialEq, Eq)]
+pub enum FileNames {
+    /// By their paths.
+    Paths,
+    /// By a hash of the path, made with this key. With an empty key, who guesses a path can tell
+    /// that it is the right one.
+    Hashed(Vec<u8>),
+}
+
+impl FileNames {
+    /// The name of the file at this path.
+    pub(crate) fn of(&self, path: &str) -> String {
+        match self {
+            Self::Paths => path.to_owned(),
+            Self::Hashed(key) => hashed(path, key),
+        }
+    }
+}
+
+impl std::fmt::Debug for FileNames {
+    /// Without the key.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Paths => "Paths",
+            Self::Hashed(_) => "Hashed(..)",
+        })
+    }
+}
+
 /// What is written, and where to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
@@ -77,6 +114,8 @@ pub struct Settings {
     pub retention: Retention,
     /// Whether texts of events are written, which can name paths and processes.
     pub texts: bool,
+    /// What files are called.
+    pub file_names: FileNames,
     /// The share of one CPU that the agent may use, from 0.
     pub budget: f64,
     /// The version of the program.
@@ -85,8 +124,8 @@ pub struct Settings {
     pub commit: String,
 }
 
-/// A name for a host that only who has the key can tell: 16 hexadecimal digits. The same host has
-/// the same name everywhere, so rows of one host still belong together.
+/// A name for a host or a file that only who has the key can tell: 16 hexadecimal digits. The same
+/// host has the same name everywhere, so rows of one host still belong together.
 #[must_use]
 pub fn hashed(host: &str, key: &[u8]) -> String {
     let inner = Sha256::new().chain_update(key).chain_update(host).finalize();
@@ -110,12 +149,21 @@ mod tests {
     }
 
     #[test]
+    fn files_have_the_same_name_on_all_hosts_and_debugging_shows_no_key() {
+        let names = FileNames::Hashed(b"0123456789abcdef".to_vec());
+        assert_eq!(names.of("/srv/x"), hashed("/srv/x", b"0123456789abcdef"));
+        assert_ne!(names.of("/srv/x"), FileNames::Hashed(Vec::new()).of("/srv/x"));
+        assert_eq!(FileNames::Paths.of("/srv/x"), "/srv/x");
+        assert_eq!(format!("{names:?}"), "Hashed(..)");
+    }
+
+    #[test]
     fn tables_have_names() {
         for table in Table::ALL {
             assert_eq!(table.name().parse(), Ok(table));
         }
         assert!(
-            "page".parse::<Table>().unwrap_err().contains("sessions, cgroups, events, snapshots")
+            "row".parse::<Table>().unwrap_err().contains("sessions, cgroups, events, snapshots")
         );
     }
 }

@@ -1,12 +1,12 @@
 //! Options for fleet data.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use isotherm::raw::core::units::{duration, size};
 use isotherm::raw::host::{Machine, Roots};
 use isotherm_fleet::settings::hashed;
-use isotherm_fleet::{Retention, Settings, Table};
+use isotherm_fleet::{FileNames, Retention, Settings, Table};
 use isotherm_metrics::Build;
 
 use crate::exit;
@@ -25,7 +25,8 @@ pub(super) struct FleetArgs {
     /// docs/FLEET.md has the schema, and how to upload them.
     #[arg(long = "fleet", value_name = "DIR", hide_short_help = true)]
     dir: Option<PathBuf>,
-    /// The tables to write.
+    /// The tables to write: sessions, cgroups, events; and if they are named, snapshots (a row per
+    /// region), pages (a row per 2 MiB) and files (a row per mapped file).
     #[arg(
         long = "fleet-tables",
         value_name = "TABLE,...",
@@ -48,7 +49,8 @@ pub(super) struct FleetArgs {
     host: Option<String>,
     /// Write a hash of the host's name instead, made with the key in this file.
     ///
-    /// All hosts of a site have the same key. Who does not have it cannot tell the names.
+    /// All hosts of a site have the same key. Who does not have it cannot tell the names. Hashes of
+    /// files' paths are made with it as well.
     #[arg(long = "fleet-hash-key", value_name = "FILE", hide_short_help = true)]
     hash_key: Option<PathBuf>,
     /// The site's label for what the host is for.
@@ -78,6 +80,9 @@ pub(super) struct FleetArgs {
     /// Also write the texts of events, which can name processes and paths.
     #[arg(long = "fleet-texts", hide_short_help = true)]
     texts: bool,
+    /// Write the paths of files into the table files, and not hashes of them.
+    #[arg(long = "fleet-paths", hide_short_help = true)]
+    paths: bool,
 }
 
 impl FleetArgs {
@@ -93,30 +98,13 @@ impl FleetArgs {
         }
         let own = || Machine::read(&Roots::default()).host;
         let host = self.host.or_else(own).unwrap_or_else(|| "localhost".to_owned());
-        let host = match &self.hash_key {
+        let key = self.hash_key.as_deref().map(key).transpose()?;
+        let host = match &key {
             None => host,
-            Some(path) => {
-                let key = std::fs::read(path).map_err(|err| {
-                    let path = path.display();
-                    exit::with(
-                        exit::of_io(&err),
-                        format!(
-                            "cannot hash the host's name\n  tried: read {path}: {err}\n  hint:  a \
-                             file with a secret, the same on all hosts: `openssl rand -hex 32`"
-                        ),
-                    )
-                })?;
-                if key.len() < 16 {
-                    return Err(exit::usage(format!(
-                        "the key in {} has {} bytes\n  why:   names could be found out with fewer \
-                         than 16\n  hint:  `openssl rand -hex 32`",
-                        path.display(),
-                        key.len()
-                    )));
-                }
-                hashed(&host, &key)
-            }
+            Some(key) => hashed(&host, key),
         };
+        let file_names =
+            if self.paths { FileNames::Paths } else { FileNames::Hashed(key.unwrap_or_default()) };
         Ok(Some(Settings {
             dir,
             tables: self.tables.into_iter().collect(),
@@ -126,9 +114,33 @@ impl FleetArgs {
             node_class: self.node_class,
             retention: Retention { most_bytes: self.most_bytes, most_age: self.most_age },
             texts: self.texts,
+            file_names,
             budget: f64::from(budget_bp) / 10_000.0,
             version: built.version.clone(),
             commit: built.commit.clone(),
         }))
     }
+}
+
+/// Reads the key that names are hashed with.
+fn key(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let key = std::fs::read(path).map_err(|err| {
+        let path = path.display();
+        exit::with(
+            exit::of_io(&err),
+            format!(
+                "cannot hash the host's name\n  tried: read {path}: {err}\n  hint:  a file with a \
+                 secret, the same on all hosts: `openssl rand -hex 32`"
+            ),
+        )
+    })?;
+    if key.len() < 16 {
+        return Err(exit::usage(format!(
+            "the key in {} has {} bytes\n  why:   names could be found out with fewer than 16\n  \
+             hint:  `openssl rand -hex 32`",
+            path.display(),
+            key.len()
+        )));
+    }
+    Ok(key)
 }

@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 
-use isotherm_agent::groups::{Ages, Tiers};
+use isotherm_agent::groups::{Ages, FileSeen, PagesSeen, Tiers, UnitSeen};
 use isotherm_agent::run::{Event, Summary};
-use isotherm_core::{SPANS, Touched, TouchedBytes};
+use isotherm_core::{PageBits, SPANS, TargetId, Touched, TouchedBytes, UnitInfo};
+use isotherm_ops::targets::Target;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 
 use super::*;
-use crate::settings::Retention;
+use crate::settings::{FileNames, Retention, hashed};
 
 const SPANS_US: [u64; SPANS] = [5_000, 100_000, 1_000_000, 10_000_000, 60_000_000];
 /// A made-up cgroup's counters grow by so much at most, in a step.
@@ -45,6 +46,7 @@ fn settings(dir: &Path) -> Settings {
         node_class: Some("m7".to_owned()),
         retention: Retention { most_bytes: 1 << 30, most_age: Duration::from_secs(86_400) },
         texts: false,
+        file_names: FileNames::Hashed(Vec::new()),
         budget: 0.05,
         version: "0.1.0".to_owned(),
         commit: "abc".to_owned(),
@@ -116,6 +118,46 @@ impl World {
         self.hear(Event::Summary(Box::new(summary)));
     }
 
+    /// Lets a context tell what the cgroups share, of so many files in each, and of so many units.
+    fn look(&mut self, nr_files: u64, nr_units: u64) {
+        let mut pages = PagesSeen::default();
+        for nr in 0..self.counters.len() {
+            let mut some = || self.dice.below(1 << 33) & !4095;
+            pages.shared.insert(Self::path(nr), some());
+            pages.files.extend((0..nr_files).map(|file| FileSeen {
+                cgroup: Self::path(nr),
+                path: format!("/srv/secret/lib-number-{file}.so"),
+                device: 8 << 32 | 1,
+                inode: 1000 + file,
+                size: some(),
+                mapped: some(),
+                mappers: 2,
+                resident: Some(some()),
+                idle: [Some(some()), Some(some()), None],
+            }));
+        }
+        for nr in 0..nr_units {
+            let mut plane = || PageBits([self.dice.below(1 << 30); 8]);
+            let touched = [(); SPANS].map(|()| Some(plane()));
+            let unit =
+                UnitInfo { start: nr << 21, present: plane(), touched, ..UnitInfo::default() };
+            let cgroup = Some(Self::path(0));
+            pages.units.push(UnitSeen { id: TargetId(7), cgroup, unit, idle: [9, 5, 0] });
+        }
+        let target = Target {
+            id: TargetId(7),
+            pid: 77,
+            ppid: 1,
+            name: "db".to_owned(),
+            start_ticks: 0,
+            generation: 0,
+            memory: None,
+        };
+        let targets = vec![target];
+        let look = PagesLook { context: "c".to_owned(), pages, targets, cost_ns: 0 };
+        locked(&self.writer.gather).see_pages("reclaim", look);
+    }
+
     fn hear(&mut self, event: Event) {
         let message = Message { context: "c".to_owned(), at: clock::now(), event };
         locked(&self.writer.gather).hear("reclaim", &message);
@@ -152,6 +194,7 @@ fn an_hour_of_fifty_cgroups_is_less_than_a_megabyte() {
     let mut world = World::new(50);
     for _ in 0..12 {
         world.pass();
+        world.look(0, 0);
         let text = "a process cannot be acted on".to_owned();
         for pid in 0..3 {
             world.hear(Event::LeftOut { pid, text: text.clone() });
@@ -161,7 +204,7 @@ fn an_hour_of_fifty_cgroups_is_less_than_a_megabyte() {
     let of = |table| -> u64 {
         world.parts(table).iter().map(|path| fs::metadata(path).unwrap().len()).sum()
     };
-    let [sessions, cgroups, events, _] = Table::ALL.map(of);
+    let [sessions, cgroups, events, ..] = Table::ALL.map(of);
     eprintln!(
         "50 cgroups, 1 hour: {} bytes (sessions {sessions}, cgroups {cgroups}, events {events})",
         world.bytes()
@@ -169,6 +212,89 @@ fn an_hour_of_fifty_cgroups_is_less_than_a_megabyte() {
     assert!(world.bytes() <= 1 << 20, "{}", world.bytes());
     let rows: usize = world.parts(Table::Cgroups).iter().map(|path| rows(path).len()).sum();
     assert_eq!(rows, 600);
+}
+
+/// What the two large tables cost, which are not written unless they are named.
+#[test]
+fn an_hour_of_files_and_pages_is_as_large_as_the_documentation_says() {
+    let mut world = World::new(50);
+    world.writer.settings.tables = BTreeSet::from([Table::Pages, Table::Files]);
+    for _ in 0..12 {
+        world.pass();
+        // 30 files in each cgroup, and 4 GiB of memory.
+        world.look(30, 2048);
+        world.writer.interval();
+    }
+    let of = |table| -> u64 {
+        world.parts(table).iter().map(|path| fs::metadata(path).unwrap().len()).sum()
+    };
+    let [files, pages] = [Table::Files, Table::Pages].map(of);
+    eprintln!("1 hour: files {files} bytes (50 cgroups, 30 each), pages {pages} (4 GiB)");
+    assert!(files <= 1 << 20, "{files}");
+    assert!(pages <= 16 << 20, "{pages}");
+}
+
+#[test]
+fn paths_of_files_stay_on_the_host_unless_they_are_allowed() {
+    let path = "/srv/secret/lib-number-0.so";
+    let key = b"0123456789abcdef";
+    for (names, name) in [
+        (FileNames::Hashed(Vec::new()), hashed(path, b"")),
+        (FileNames::Hashed(key.to_vec()), hashed(path, key)),
+        (FileNames::Paths, path.to_owned()),
+    ] {
+        let is_path = names == FileNames::Paths;
+        let mut world = World::new(1);
+        world.writer.settings.file_names = names;
+        world.pass();
+        world.look(1, 1);
+        world.writer.interval();
+        let row = rows(&world.parts(Table::Files)[0]).remove(0);
+        assert_eq!(cell(&row, "file"), Field::Str(name));
+        assert_eq!(cell(&row, "dev_ino"), Field::Str("8:1:1000".to_owned()));
+        assert_eq!(cell(&row, "cgroup"), Field::Str(World::path(0)));
+        assert_eq!(cell(&row, "mappers"), Field::UInt(2));
+        assert_eq!(cell(&row, "idle_30m"), Field::Null);
+        // In none of the tables.
+        let found = Table::ALL
+            .iter()
+            .flat_map(|table| world.parts(*table))
+            .filter(|part| fs::read(part).unwrap().windows(6).any(|word| word == b"secret"));
+        assert_eq!(found.count(), usize::from(is_path));
+    }
+}
+
+#[test]
+fn pages_and_shared_memory_are_told_by_the_context_that_sees_most() {
+    let mut world = World::new(2);
+    world.pass();
+    world.look(1, 3);
+    let shared = locked(&world.writer.gather).take(clock::now());
+    let told = shared.pages.values().next().unwrap().pages.shared[&World::path(1)];
+    world.pass();
+    for (key, look) in shared.pages {
+        locked(&world.writer.gather).see_pages(&key.0, look.clone());
+        // Another context sees the same pages, and no more of the cgroup.
+        locked(&world.writer.gather).see_pages("other", look);
+    }
+    world.writer.interval();
+    let row = rows(&world.parts(Table::Cgroups)[0]).remove(1);
+    assert_eq!(cell(&row, "shared"), Field::ULong(told));
+    let pages = rows(&world.parts(Table::Pages)[0]);
+    assert_eq!(pages.len(), 3);
+    assert_eq!(cell(&pages[2], "target"), Field::Str("db/77".to_owned()));
+    assert_eq!(
+        (cell(&pages[2], "unit"), cell(&pages[2], "nr_idle_5m")),
+        (Field::ULong(4 << 20), Field::UInt(5))
+    );
+    assert!(matches!(cell(&pages[2], "touched_1min"), Field::Bytes(bytes) if bytes.len() == 64));
+    assert_eq!(rows(&world.parts(Table::Files)[0]).len(), 2);
+    // Without a look nothing is known.
+    world.pass();
+    world.writer.interval();
+    let row = rows(&world.parts(Table::Cgroups)[1]).remove(0);
+    assert_eq!(cell(&row, "shared"), Field::Null);
+    assert_eq!(world.parts(Table::Files).len(), 1);
 }
 
 #[test]
@@ -314,6 +440,8 @@ fn the_documentation_has_every_column_in_order() {
         (Table::Cgroups, CgroupRow::batch(vec![CgroupRow::default()])),
         (Table::Events, EventRow::batch(vec![EventRow::default()])),
         (Table::Snapshots, SnapshotRow::batch(vec![SnapshotRow::default()])),
+        (Table::Pages, PageRow::batch(vec![PageRow::default()])),
+        (Table::Files, FileRow::batch(vec![FileRow::default()])),
     ] {
         let columns = batch.columns().iter();
         let columns: Vec<_> = columns.map(|c| (c.name.to_owned(), c.there.is_some())).collect();

@@ -6,7 +6,8 @@
 //! touched.
 
 use std::path::Path;
-use std::time::Instant;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
 
 use isotherm_agent::policy::{Policy, Tuning};
 use isotherm_agent::run::{Message, Runner, check};
@@ -16,11 +17,15 @@ use isotherm_core::scheme::Action;
 use isotherm_fleet::{PolicyState, Told};
 use tracing::{info, warn};
 
-use super::keeper::Keeper;
+use super::keeper::{FleetLooking, Keeper};
 use super::told;
 use crate::hub;
 use crate::rollout::{Held, HeldBy, Watch, is_in_share, no_pressure, sha256};
 
+/// Time between two looks at pages for fleet data, as a multiple of what one costs: 1 % of a CPU.
+const REST: u32 = 100;
+/// But they are at least as often as that.
+const MOST_REST: Duration = Duration::from_secs(3600);
 /// Where the machine's own numbers are.
 const PROC: &str = "/proc";
 
@@ -185,16 +190,26 @@ impl Keeper {
         Ok(true)
     }
 
-    /// Sends fleet data what the contexts see, if it is to have that, twice per interval.
+    /// Sends fleet data what the contexts see, as far as it is to have that, twice per interval. To
+    /// look at pages costs a hundredth of a CPU at most, so with many pages it is seldomer.
     pub(super) fn feed_fleet(&mut self, now: Instant) {
         let Some(fleet) = &self.with.fleet else { return };
-        let Some(every) = fleet.looks_every() else { return };
-        if let Some(looking) = &self.fleet_looking {
+        let wants = fleet.wants();
+        if let Some(looking) = &self.fleet_looking.snapshots {
             looking.try_iter().for_each(|seen| fleet.see(&self.name, &seen));
         }
+        for look in self.fleet_looking.pages.iter().flat_map(Receiver::try_iter) {
+            let rest = Duration::from_nanos(look.cost_ns).saturating_mul(REST);
+            self.fleet_look_at = self.fleet_look_at.max(now + rest.min(MOST_REST));
+            fleet.see_pages(&self.name, look);
+        }
         if now >= self.fleet_look_at {
-            self.fleet_looking = self.runner.as_ref().map(Runner::look);
-            self.fleet_look_at = now + every / 2;
+            let runner = self.runner.as_ref();
+            self.fleet_looking = FleetLooking {
+                snapshots: runner.filter(|_| wants.snapshots).map(Runner::look),
+                pages: runner.zip(wants.pages).map(|(runner, pages)| runner.look_at_pages(pages)),
+            };
+            self.fleet_look_at = now + wants.every / 2;
         }
     }
 

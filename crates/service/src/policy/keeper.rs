@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use isotherm_agent::policy::{ContextPolicy, Policy, Rollout, parse};
-use isotherm_agent::run::{Event, Message, Reason, Refused, Runner, Seen, check};
+use isotherm_agent::run::{Event, Message, PagesLook, Reason, Refused, Runner, Seen, check};
 use isotherm_control::error::{Kind, Refusal};
 use isotherm_control::types::State;
 use tracing::{info, warn};
@@ -66,8 +66,15 @@ pub(super) struct Keeper {
     look_at: Instant,
     accounts_at: Instant,
     /// What contexts were asked to send for fleet data, and when they are asked again.
-    pub(super) fleet_looking: Option<Receiver<Seen>>,
+    pub(super) fleet_looking: FleetLooking,
     pub(super) fleet_look_at: Instant,
+}
+
+/// What contexts were asked to send for fleet data.
+#[derive(Debug, Default)]
+pub(super) struct FleetLooking {
+    pub(super) snapshots: Option<Receiver<Seen>>,
+    pub(super) pages: Option<Receiver<PagesLook>>,
 }
 
 /// What a keeper begins with.
@@ -112,7 +119,7 @@ impl Keeper {
             is_watching: false,
             look_at: now,
             accounts_at: now,
-            fleet_looking: None,
+            fleet_looking: FleetLooking::default(),
             fleet_look_at: now,
             name,
         };

@@ -78,6 +78,35 @@ fn an_agent_writes_parts_that_others_read_and_tells_how_many() {
     }
 }
 
+/// Two processes map the same libraries. The agent tells which, by hashes unless paths are allowed.
+#[test]
+fn files_that_processes_map_are_told_and_their_paths_only_if_that_is_allowed() {
+    for is_allowed in [false, true] {
+        let (a, b) = (sleeper(), sleeper());
+        let world = World::new(&[("a", &watch(a.0.id())), ("b", &watch(b.0.id()))]);
+        let root = world.path("fleet");
+        let mut world = world
+            .arg("--fleet")
+            .arg(root.to_str().unwrap())
+            .arg("--fleet-every=1s")
+            .arg("--fleet-tables=sessions,cgroups,events,snapshots,pages,files");
+        if is_allowed {
+            world = world.arg("--fleet-paths");
+        }
+        world.start();
+        world.until("files", |_| parts(&root, "files").len() >= 2);
+        assert_eq!(world.stop(), Some(0));
+        let tables = ["sessions", "cgroups", "events", "snapshots", "pages", "files"];
+        let with_path = tables.map(|table| {
+            let parts = parts(&root, table).into_iter();
+            let has = |part: &PathBuf| fs::read(part).unwrap().windows(4).any(|w| w == b"libc");
+            parts.filter(has).count()
+        });
+        assert_eq!(with_path[..5], [0; 5], "no other table has paths");
+        assert_eq!(with_path[5] > 0, is_allowed);
+    }
+}
+
 #[test]
 fn a_killed_agent_leaves_whole_parts_and_the_next_one_clears_the_rest() {
     let target = sleeper();
@@ -105,9 +134,9 @@ fn mistakes_in_options_are_told() {
     let missing = world.path("missing");
     for (args, code, said) in [
         (
-            vec!["--fleet-tables=sessions,pages"],
+            vec!["--fleet-tables=sessions,rows"],
             2,
-            "it is one of sessions, cgroups, events, snapshots",
+            "it is one of sessions, cgroups, events, snapshots, pages, files",
         ),
         (vec!["--fleet-every=100ms"], 2, "at least 1s"),
         (vec!["--fleet-hash-key", short], 2, "has 3 bytes"),

@@ -8,7 +8,8 @@
 //! some time passes that is not counted.
 //!
 //! A slice gives accesses (exact, from the truth) per CPU-second of the target and its children
-//! (`schedstat`). A slice in which one of them began or ended does not count. A pair gives the slowdown 1 - B / A; the result is the median over pairs with its 95 % interval.
+//! (`schedstat`). A slice in which one of them began or ended does not count. A pair gives the
+//! slowdown 1 - B / A; the result is the median over pairs with its 95 % interval.
 //! The control `none` does the same without a monitor: its interval is what this machine's noise
 //! alone makes.
 //!

@@ -85,8 +85,6 @@ const SENTINELS_TRIED: (usize, usize) = (256, 4096);
 const EVIDENCE: (u32, u32) = (64, 16);
 /// A list of looks to come is not shortened below this number.
 const LEAST_PRUNED: usize = 4096;
-/// Spans of so many windows or more end with a window.
-const LEAST_WINDOWS: u64 = 32;
 /// Times between arming and looks after the window, in ns.
 const LATER_NS: [u64; 3] = [1_000_000_000, 10_000_000_000, 60_000_000_000];
 
@@ -194,10 +192,8 @@ impl Sampler for Census {
             if since == before {
                 continue;
             }
-            let end = scene.turn.next_aggregation;
-            let waits = waits(scene.attrs, now.since(since)).into_iter().zip(spans(scene.attrs));
-            for (list, (wait, span)) in self.due.iter_mut().zip(waits) {
-                let sample = with_window(passed.saturating_add(wait), span, scene.attrs, end);
+            for (list, wait) in self.due.iter_mut().zip(waits(scene.attrs, now.since(since))) {
+                let sample = passed.saturating_add(wait);
                 let (target, start) = (check.target, check.start);
                 list.push_back(Due { sample, target, start, since });
             }
@@ -575,19 +571,6 @@ fn waits(attrs: &Attrs, ago_ns: u64) -> [u64; 2 + LATER_NS.len()] {
     waits.map(|wait| wait.saturating_sub(ago_ns / sample_ns).max(1))
 }
 
-/// The sample for a look at the end of a span that is over with this sample; a window ends with the
-/// sample `end`. Looks at the end of a long span come with the end of a window, when the program is
-/// awake anyway: a wake-up for a few of them costs more than they do. They are late by a few
-/// percent at most.
-fn with_window(sample: u64, span: u64, attrs: &Attrs, end: u64) -> u64 {
-    let window_ns = attrs.aggr_us.saturating_mul(1000);
-    if sample <= end || window_ns.saturating_mul(LEAST_WINDOWS) > span {
-        return sample;
-    }
-    let period = (attrs.aggr_us / attrs.sample_us.max(1)).max(1);
-    end.saturating_add((sample - end).div_ceil(period).saturating_mul(period))
-}
-
 /// The nearest count.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small number")]
 fn rounded(x: f32) -> u32 {
@@ -608,21 +591,6 @@ mod tests {
         assert_eq!(waits(&attrs, 4_900_000), [1, 20, 200, 2000, 12_000]);
         assert_eq!(waits(&attrs, 12_000_000), [1, 18, 198, 1998, 11_998]);
         assert_eq!(waits(&attrs, 3_000_000_000), [1, 1, 1, 1400, 11_400]);
-    }
-
-    #[test]
-    fn looks_at_the_end_of_long_spans_come_with_a_window() {
-        let attrs = Attrs::default();
-        let spans = spans(&attrs);
-        // Armed 7 samples after a window has begun that ends with sample 120.
-        let at = |nr: usize, wait: u64| with_window(107 + wait, spans[nr], &attrs, 120);
-        let samples = [at(0, 1), at(1, 20), at(2, 200), at(3, 2000), at(4, 12_000)];
-        assert_eq!(samples, [108, 127, 307, 2120, 12_120]);
-        assert_eq!(with_window(2120, spans[3], &attrs, 120), 2120, "it is the end of a window");
-        // Ten seconds are no long span for windows of a second.
-        let attrs = Attrs { aggr_us: 1_000_000, ..attrs };
-        let samples = [3, 4].map(|nr| with_window(2107, spans[nr], &attrs, 200));
-        assert_eq!(samples, [2107, 2200]);
     }
 
     #[test]

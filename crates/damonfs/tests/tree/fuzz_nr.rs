@@ -28,12 +28,12 @@ fn number_of(text: &[u8]) -> Result<i32, Errno> {
     if digits.is_empty() {
         return Err(Errno::INVAL);
     }
-    let number = u64::from_str_radix(digits, radix).map_err(|_| Errno::RANGE)?;
+    let number = u64::from_str_radix(digits, radix).map_err(|_large| Errno::RANGE)?;
     if !matches!(tail, "" | "\n") {
         return Err(Errno::INVAL);
     }
     let number = i128::from(number) * if is_negative { -1 } else { 1 };
-    i32::try_from(number).map_err(|_| Errno::RANGE)
+    i32::try_from(number).map_err(|_large| Errno::RANGE)
 }
 
 /// What the kernel says to a number: it reads all of it before it looks at what runs.

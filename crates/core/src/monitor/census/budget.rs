@@ -59,8 +59,6 @@ pub(super) struct Budget {
     look_ns: u64,
     /// Whether there is memory that was never armed.
     is_first_pass: bool,
-    /// Whether all memory was armed once, that which is spared now as well.
-    is_all_seen: bool,
     /// Whether hardly anything has changed for some time.
     is_calm: bool,
     /// The CPU time of the thread up to which all was charged, in ns.
@@ -87,7 +85,6 @@ impl Default for Budget {
             arm_ns: 40_000,
             look_ns: 1_500,
             is_first_pass: false,
-            is_all_seen: false,
             is_calm: false,
             charged_to: None,
             reserved_ns: 0,
@@ -125,33 +122,14 @@ impl Budget {
         let back = if self.is_first_pass { 0 } else { (earned / 4).min(self.debt_ns) };
         self.debt_ns -= back;
         let most = signed(self.of(SAVED_NS)).max(self.left_ns);
-        self.left_ns = self.left_ns.saturating_add(signed(earned - back));
-        if self.is_all_seen {
-            self.give_back();
-        }
-        self.left_ns = self.left_ns.min(most);
+        self.left_ns = self.left_ns.saturating_add(signed(earned - back)).min(most);
         let most = self.of(SAVED_NS) / 2;
         self.for_others_ns = self.for_others_ns.saturating_add(earned / 2).min(most);
-    }
-
-    /// When all memory was armed once, nobody needs what is left of the advance. And who saves as
-    /// much as he may pays back with the rest. Else a large target would be measured again and
-    /// again with what was meant for its first picture.
-    fn give_back(&mut self) {
-        let over = self.left_ns.saturating_sub(signed(self.of(SAVED_NS))).max(0);
-        let over = over.unsigned_abs().min(self.debt_ns);
-        self.left_ns -= signed(over);
-        self.debt_ns -= over;
     }
 
     /// Whether there is memory that was never armed.
     pub(super) const fn set_first_pass(&mut self, is_first_pass: bool) {
         self.is_first_pass = is_first_pass;
-    }
-
-    /// Whether all memory was armed once.
-    pub(super) const fn set_all_seen(&mut self, is_all_seen: bool) {
-        self.is_all_seen = is_all_seen;
     }
 
     /// Whether hardly anything has changed for some time.
@@ -169,7 +147,6 @@ impl Budget {
         // What was overdrawn before is lent, too, or nothing would be left for it.
         self.lend(self.left_ns.min(0).unsigned_abs());
         self.lend((bytes / UNIT).saturating_mul(ADVANCE_NS));
-        self.is_all_seen &= bytes == 0;
     }
 
     /// Lends what is to be paid back.
@@ -355,29 +332,6 @@ mod tests {
         assert!(budget.allows(7_400_000) && !budget.allows(7_500_000));
         budget.earn(100, Time(10_000_000_000));
         assert!(!budget.allows(55_000_000), "what is saved up is bounded");
-    }
-
-    #[test]
-    fn what_is_left_of_the_advance_is_given_back_after_the_first_pass() {
-        let mut budget = Budget::default();
-        budget.begin(100, Time(0));
-        budget.set_first_pass(true);
-        budget.advance(4 << 30);
-        let advanced = 4 * 512 * ADVANCE_NS;
-        budget.earn(100, Time(1_000_000_000));
-        assert!(budget.allows(advanced - 1), "it is needed until all was armed");
-        // Half of it was enough.
-        budget.touched(advanced / 2 / TOUCH_NS, false);
-        budget.set_first_pass(false);
-        budget.set_all_seen(true);
-        budget.earn(100, Time(1_100_000_000));
-        // What was spent, and what may be saved, is still to be paid back, less what was earned.
-        let saved = budget.of(SAVED_NS);
-        let debt = advanced / 2 + saved - 1_000_000;
-        assert_eq!((budget.left_ns, budget.debt_ns), (signed(saved), debt));
-        // Who does not spend what is earned pays back with all of it.
-        budget.earn(100, Time(3_100_000_000));
-        assert_eq!((budget.left_ns, budget.debt_ns), (signed(saved), debt - 20_000_000));
     }
 
     #[test]

@@ -457,7 +457,6 @@ impl Census {
         let turns = Turns::new(&self.maps, &self.budget, attrs, now, self.window_begins);
         let nr_before = units.len();
         self.budget.set_first_pass(turns.is_first_pass());
-        self.budget.set_all_seen(self.maps.iter().all(|map| map.nr_unknown == 0));
         self.budget.set_calm(self.maps.iter().all(|map| map.is_calm(now)));
         if !turns.is_starved() && !self.budget.allows_chunk() {
             self.idle = false;

@@ -69,9 +69,9 @@ fn who_is_named_by_a_rule_is_found_at_the_agent_and_the_rest_is_watched() {
     // One by its pid that the agent has and one that it has not, and both by a rule.
     for which in [format!("-p {first},{second}"), format!("--name {name}")] {
         let said = wss(&world, &format!("{which} -i 1s --duration 6s --json"));
-        // On a busy machine windows are late, which is told and has its own code.
+        // On a busy machine windows are late, which is told. If they are many it has its own code.
         let is_late = said.err.contains("windows took at least twice as long");
-        assert_eq!(said.code, Some(if is_late { 6 } else { 0 }), "{said:?}");
+        assert!(said.code == Some(0) || is_late && said.code == Some(6), "{said:?}");
         assert!(said.err.contains("the agent's (a / c)"), "{said:?}");
         assert!(!said.err.contains("is watched already"), "it is no fault: {said:?}");
         let last: Value = serde_json::from_str(said.out.lines().last().unwrap()).unwrap();

@@ -51,7 +51,8 @@ pub struct Region {
     /// with each other only.
     pub unresolved: bool,
     /// Whether pages of it are in use although the count may be 0: they were touched within a
-    /// second or a window. Only `census` tells, and whoever plays back what it saw.
+    /// second or a window, or have woken up and are touched too rarely to count. Only `census`
+    /// tells, and whoever plays back what it saw.
     pub in_use: bool,
     /// Windows since a scheme acted on the region, while they are fewer than its age. Not used with
     /// `strict`, where an action resets the age.

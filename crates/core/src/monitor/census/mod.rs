@@ -339,7 +339,8 @@ impl Sampler for Census {
                 range: run.range,
                 nr_accesses: rounded(run.rate * max),
                 age: u32::try_from(run.age_ns / window_ns).unwrap_or(u32::MAX),
-                in_use: run.touched.is_any(),
+                // The count is rounded, so that of what is touched once in seconds is 0.
+                in_use: run.rate > 0.0 || run.touched.is_any(),
             }));
             take(target, &self.observed, scene.attrs.max_nr_accesses());
             let known = self.runs.iter().filter(|run| run.target == nr).map(|run| run.known);

@@ -6,7 +6,14 @@
 //!                       -> the unit is armed, as soon as the budget allows it
 //! a hot unit goes cold  -> its neighbours get a sentinel; those that cannot have one are armed
 //! either                -> more hot units than usual get a sentinel: others may have gone cold
+//! the working set moved -> after the next sample up to 512 units are looked at in turn: a sweep
 //! ```
+//!
+//! The working set has moved when a hot unit has gone cold, or when two units have woken up within
+//! a window and a page of each was touched again within a sample. What moves wakes up in many
+//! places that are no neighbours, so all are looked at. A sweep does not wait for the end of the
+//! window, or what it finds would show a window later. Sweeps are rare enough to be paid from a
+//! small share of the budget.
 //!
 //! Looks and single pages are cheap, so they are made whatever is left of the budget, up to a
 //! number per window. Units wait here at most once for each.
@@ -35,9 +42,13 @@ const MOST_SUSPECTS: usize = 64;
 /// Least time between two windows in which more hot units get a sentinel since something has
 /// changed, in ns.
 const ALERT_NS: u64 = 500_000_000;
-/// Units that are looked at in such a window, if hot memory has gone cold: other memory has
-/// probably woken up. A look costs a microsecond or two.
-const ALERT_LOOKS: usize = 512;
+/// Units that are looked at in a sweep. A look costs a microsecond or two.
+const SWEPT: usize = 512;
+/// Least time between two sweeps, in ns.
+const SWEEP_NS: u64 = 500_000_000;
+/// The working set has moved if within a window so many units have woken up of which a page was
+/// touched again within a sample.
+const CONFIRMED: usize = 2;
 /// Units that have woken up of which a page is armed, and neighbours of such units that are looked
 /// at, per window.
 const MOST_WOKEN: usize = 64;
@@ -67,20 +78,24 @@ pub(super) struct Changes {
     /// Whether something has changed, and when hot units were asked about that last.
     has_news: bool,
     alerted: Time,
-    /// Whether hot memory has gone cold, and when quiet units were looked at since then.
-    has_calmed: bool,
-    looked: Time,
+    /// Units that have woken up in this window and are touched all the time, as one page tells.
+    confirmed: usize,
+    /// Whether the working set has moved since the last sweep, and when the next one may be.
+    has_moved: bool,
+    next_sweep: Time,
 }
 
 impl Changes {
     /// A window begins.
     pub(super) fn begin_window(&mut self) {
         (self.woken_left, self.near_left) = (MOST_WOKEN, MOST_NEAR);
+        self.confirmed = 0;
     }
 
     /// Whether a sample from now something is to be done.
-    pub(super) fn are_pending(&self) -> bool {
+    pub(super) fn are_pending(&self, now: Time) -> bool {
         let has_woken = self.woken_left > 0 && !self.woken.is_empty();
+        let has_woken = has_woken || self.is_sweep_due(now);
         has_woken || !self.alone.is_empty() || self.near_left > 0 && !self.near.is_empty()
     }
 
@@ -91,21 +106,27 @@ impl Changes {
             return 0;
         }
         (self.has_news, self.alerted) = (false, now);
-        if core::mem::take(&mut self.has_calmed) {
-            self.looked = now;
-        }
         MOST_SUSPECTS
     }
 
-    /// How many units are to be looked at in turn at least, at the end of a window that began at
-    /// `start`.
-    pub(super) fn looks(&self, start: Time) -> usize {
-        if self.looked >= start { ALERT_LOOKS } else { 0 }
+    fn is_sweep_due(&self, now: Time) -> bool {
+        self.has_moved && now >= self.next_sweep
+    }
+
+    /// How many units are to be looked at in turn now, since the working set has moved.
+    pub(super) fn sweep(&mut self, budget: &Budget, now: Time) -> usize {
+        if !self.is_sweep_due(now) {
+            return 0;
+        }
+        let rest_ns = budget.rest_of_sweep(SWEPT).max(SWEEP_NS);
+        (self.has_moved, self.next_sweep) = (false, now + rest_ns);
+        SWEPT
     }
 
     /// Takes in what a look has found out about the unit at this place. Returns whether regions
     /// should show it soon.
     pub(super) fn take(&mut self, map: &mut Map, at: usize, news: News) -> bool {
+        let is_passing = map.is_passing();
         let (id, unit) = (map.id, &mut map.units[at]);
         let place = (id, unit.start);
         if news.again && !unit.urgent {
@@ -116,6 +137,9 @@ impl Changes {
             self.suspects.push_back(place);
         }
         let has_woken = news.woken >= WOKEN;
+        self.confirmed += usize::from(news.confirmed);
+        let has_moved = news.calmed || news.confirmed && self.confirmed >= CONFIRMED;
+        self.has_moved |= has_moved && !is_passing;
         if !news.calmed && !has_woken {
             return news.confirmed;
         }
@@ -125,12 +149,11 @@ impl Changes {
             return true;
         }
         // Where everything is gone over it is no news.
-        let is_news = has_woken && !map.is_passing();
+        let is_news = has_woken && !is_passing;
         if is_news {
             self.woken.push_back(place);
         }
         self.has_news |= is_news || news.calmed;
-        self.has_calmed |= news.calmed && !map.is_passing();
         for nr in at.saturating_sub(NEAR)..(at + NEAR + 1).min(map.units.len()) {
             let unit = &mut map.units[nr];
             if !news.calmed && nr != at {
@@ -249,7 +272,7 @@ impl Changes {
             if is_over {
                 units.push(UnitCheck::new(place.0, place.1, *unit.pages));
             }
-            !is_over
+            !is_over || unit.has_time_to_wake(now, spans)
         });
         self.near.sort_unstable();
         self.near.dedup();
@@ -283,4 +306,59 @@ fn ask_page(
     let page = unit.filter(|_| !is_asked).and_then(|(unit, _)| choose(unit));
     units.extend(page.map(|page| UnitCheck::new(place.0, place.1, page)));
     page.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::AddrRange;
+    use crate::region::Region;
+    use crate::unit::UNIT;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_sweep_follows_a_move_at_once_and_another_one_has_to_wait() {
+        let mut budget = Budget::default();
+        budget.begin(100, Time(0));
+        let mut map = Map::new(TargetId(1), &mut Rng::seeded(1));
+        map.fit(&[Region::new(AddrRange::new(0, 8 * UNIT))], Time(0));
+        let (mut changes, confirmed) =
+            (Changes::default(), News { confirmed: true, ..News::default() });
+        let now = Time(1000 * MS);
+        for _ in 0..3 {
+            changes.begin_window();
+            changes.take(&mut map, 0, confirmed);
+            assert!(!changes.are_pending(now), "one unit in a window is no move");
+        }
+        changes.take(&mut map, 7, confirmed);
+        assert!(changes.are_pending(now));
+        assert_eq!([0; 2].map(|_| changes.sweep(&budget, now)), [SWEPT, 0]);
+        // Hot memory that goes cold tells by itself.
+        changes.take(&mut map, 0, News { calmed: true, ..News::default() });
+        changes.begin_window();
+        let rest_ns = budget.rest_of_sweep(SWEPT);
+        assert!(rest_ns >= SWEEP_NS, "at 1 % of a CPU the budget decides: {rest_ns}");
+        assert_eq!(changes.sweep(&budget, now + (rest_ns - 1)), 0);
+        assert_eq!(changes.sweep(&budget, now + rest_ns), SWEPT);
+        // A tenth of the budget: ten times as long.
+        budget.begin(10, Time(0));
+        assert!(budget.rest_of_sweep(SWEPT).abs_diff(10 * rest_ns) <= MS);
+    }
+
+    #[test]
+    fn where_what_wakes_up_passes_by_there_is_no_sweep() {
+        let mut map = Map::new(TargetId(1), &mut Rng::seeded(1));
+        map.fit(&[Region::new(AddrRange::new(0, 8 * UNIT))], Time(0));
+        (0..4).for_each(|_| map.take_alarm(true));
+        let mut changes = Changes::default();
+        for news in [
+            News { confirmed: true, ..News::default() },
+            News { confirmed: true, ..News::default() },
+            News { calmed: true, ..News::default() },
+        ] {
+            changes.take(&mut map, 0, news);
+        }
+        assert_eq!(changes.sweep(&Budget::default(), Time(1000 * MS)), 0);
+    }
 }

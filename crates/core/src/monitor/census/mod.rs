@@ -208,7 +208,8 @@ impl Sampler for Census {
         let looks = fronts.chain(&self.soon).map(|due| due.sample).min();
         let arms = !self.idle && self.budget.allows_chunk();
         let arms = if arms { scene.passed.wrapping_add(1) } else { u64::MAX };
-        let arms = if self.changes.are_pending() { scene.passed.wrapping_add(1) } else { arms };
+        let arms =
+            if self.changes.are_pending(scene.now) { scene.passed.wrapping_add(1) } else { arms };
         let end = scene.turn.next_aggregation;
         looks.unwrap_or(u64::MAX).min(arms).min(end).min(scene.turn.next_update)
     }
@@ -243,9 +244,7 @@ impl Sampler for Census {
         });
         self.budget.earn(scene.attrs.budget_bp, scene.now);
         self.changes.choose_looks(&self.maps, scene.units, &spans, scene.now);
-        if scene.window_over() {
-            self.choose_looks(scene);
-        }
+        self.choose_looks(scene);
         let units = &mut *scene.units;
         units.sort_unstable_by_key(|c| (c.target, c.start));
         units.dedup_by_key(|c| (c.target, c.start));
@@ -508,15 +507,20 @@ impl Census {
         }
     }
 
-    /// Units to look at for the end of a window: those with a sentinel, and others in turn.
+    /// Units to look at for the end of a window: those with a sentinel, and others in turn. If the
+    /// working set has moved, more of them, whether the window is over or not.
     fn choose_looks(&mut self, scene: &mut Scene<'_>) {
-        let window_ns = spans(scene.attrs)[1];
-        let start = Time(scene.now.0.saturating_sub(window_ns));
-        let left = self.budget.looks(window_ns).max(self.changes.looks(start));
-        for (target, start) in self.watched_alone.drain(..) {
-            let map = self.maps.iter().find(|m| m.id == target);
-            let unit = map.and_then(|m| m.units.get(m.find(start)?));
-            scene.units.extend(unit.map(|u| UnitCheck::new(target, start, *u.pages)));
+        let mut left = self.changes.sweep(&self.budget, scene.now);
+        if scene.window_over() {
+            left = left.max(self.budget.looks(spans(scene.attrs)[1]));
+            for (target, start) in self.watched_alone.drain(..) {
+                let map = self.maps.iter().find(|m| m.id == target);
+                let unit = map.and_then(|m| m.units.get(m.find(start)?));
+                scene.units.extend(unit.map(|u| UnitCheck::new(target, start, *u.pages)));
+            }
+        }
+        if left == 0 {
+            return;
         }
         // Each target has its share, so that none is left out.
         let total: usize = self.maps.iter().map(|map| map.units.len()).sum();

@@ -6,7 +6,7 @@
 //!
 //! A quiet unit of which pages are touched shows at a look, and not whether they are touched all
 //! the time from now on. To arm the unit tells that, and the target pays for each of its pages. One
-//! page that is armed alone tells it after a sample, for a tenth of that.
+//! page that is armed alone tells it after one to three samples, for a tenth of that.
 
 use super::super::planes::is_over;
 use super::{CELLS, JUDGED, News, TICK_NS, Unit, ratio};
@@ -38,6 +38,11 @@ impl Unit {
     /// Whether a look at that page tells it now.
     pub(in super::super) const fn is_waking_over(&self, now: Time, spans: &[u64; SPANS]) -> bool {
         is_over(now.since(self.sentinel_since), spans[0], spans)
+    }
+
+    /// Whether one more sample could still tell it.
+    pub(in super::super) const fn has_time_to_wake(&self, now: Time, spans: &[u64; SPANS]) -> bool {
+        now.since(self.sentinel_since).saturating_add(spans[0]) <= spans[0] * JUDGED
     }
 
     /// A page that is touched in every sample as far as is known, to be armed alone; `nr` says
@@ -75,6 +80,11 @@ impl Unit {
         }
         let is_missed = PageBits::page(self.sentinel).and(touched).is_empty();
         if self.is_waking() {
+            // One sample misses a third of what is touched two hundred times a second. To look
+            // again costs less than to arm the unit, which waits while the budget is spent.
+            if is_missed && self.has_time_to_wake(now, spans) {
+                return;
+            }
             news.confirmed = !is_missed && watched <= spans[0] * JUDGED;
             news.published |= self.end_waking(news.confirmed, ratio(watched, spans[0]));
             return;
@@ -97,6 +107,8 @@ impl Unit {
         news.calmed = is_calm && !has_passed;
         if is_calm {
             news.published = true;
+            // It stayed after it had woken up, however late the unit is armed now.
+            self.woken = if has_passed { self.woken } else { 0 };
             self.calm(now);
         }
     }

@@ -168,6 +168,7 @@ types! {
         touched: Vec<Touched>,
         idle: Vec<Idle>,
         look_age_ns: u64,
+        watched_ns: Option<u64>,
     }
     /// What one window showed.
     Snapshot {

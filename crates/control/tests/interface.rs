@@ -98,6 +98,7 @@ fn cgroup() -> types::Cgroup {
     types::Cgroup {
         touched: vec![types::Touched::default()],
         idle: vec![types::Idle::default()],
+        watched_ns: Some(1),
         ..Default::default()
     }
 }

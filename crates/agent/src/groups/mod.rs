@@ -69,8 +69,6 @@ pub struct Ages {
     pub looked: [u64; IDLE_MIN.len()],
     /// All of which anything is known, in the same way.
     pub known: u64,
-    /// For how long the group has been watched, in ns.
-    pub watched_ns: u64,
 }
 
 /// What the targets in one cgroup use.
@@ -95,6 +93,9 @@ pub struct Group {
     /// How long ago its target that waits the longest was looked at, in ns: on average over the
     /// memory of one that is watched; of one without a place, since it is none or became a target.
     pub look_age_ns: u64,
+    /// For how long targets of it have been watched without a break, in ns. Idle times beyond it
+    /// can only be those of targets that came from another group.
+    pub watched_ns: u64,
     /// By idle time; none if it is not asked for ([`Groups::with_ages`]), or if the method does not
     /// see single pages.
     pub ages: Option<Ages>,
@@ -126,7 +127,7 @@ pub struct Groups {
     units: BTreeMap<u32, BTreeMap<u64, UnitInfo>>,
     /// By target, if that is asked for.
     ages: Option<BTreeMap<u32, TargetAges>>,
-    /// By group: since when it is watched, and what came back so far.
+    /// By group that is watched: since when, and what came back so far, if ages are followed.
     returned: BTreeMap<String, (Time, [u64; IDLE_MIN.len()])>,
     sharing: LiveSharing,
     proc: Proc,
@@ -213,19 +214,21 @@ impl Groups {
         groups
     }
 
-    /// Adds what came back since the last time to what had come back before.
+    /// Tells since when each group is watched, and adds what came back since the last time to what
+    /// had come back before.
     fn sum_up(&mut self, groups: &mut [Group], now: Time) {
-        let Some(ages) = &mut self.ages else { return };
-        ages.values_mut().for_each(TargetAges::counted);
+        self.ages.iter_mut().flat_map(BTreeMap::values_mut).for_each(TargetAges::counted);
         let before = std::mem::take(&mut self.returned);
-        for group in groups {
-            let Some(ages) = &mut group.ages else { continue };
-            let (since, so_far) = before.get(&group.cgroup).copied().unwrap_or((now, [0; 3]));
-            for (sum, before) in ages.returned.iter_mut().zip(so_far) {
-                *sum = sum.saturating_add(before);
+        for group in groups.iter_mut().filter(|group| group.processes > 0) {
+            let (since, mut so_far) = before.get(&group.cgroup).copied().unwrap_or((now, [0; 3]));
+            group.watched_ns = now.since(since);
+            if let Some(ages) = &mut group.ages {
+                for (sum, before) in ages.returned.iter_mut().zip(so_far) {
+                    *sum = sum.saturating_add(before);
+                }
+                so_far = ages.returned;
             }
-            ages.watched_ns = now.since(since);
-            self.returned.insert(group.cgroup.clone(), (since, ages.returned));
+            self.returned.insert(group.cgroup.clone(), (since, so_far));
         }
     }
 
@@ -309,6 +312,7 @@ impl Groups {
             idle: idle_bytes(regions.iter(), s.max_nr_accesses, lengths),
             age_ns: asked_at.min().map_or(0, |at| s.end.since(at)),
             look_age_ns: looked.min().map_or(0, |at| s.end.since(*at)),
+            watched_ns: 0,
             ages: self.ages.as_ref().filter(|_| by_pages).map(|ages| {
                 let mut told = sums.ages();
                 for ages in targets.iter().filter_map(|t| ages.get(&t.id.0)) {

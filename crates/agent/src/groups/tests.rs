@@ -203,6 +203,25 @@ fn those_without_a_place_are_counted_and_age_their_group() {
     assert_eq!((now[0].processes, now[0].waiting), (1, 0));
 }
 
+/// A group is watched since a target of it has a place, also where idle times of pages are not
+/// followed, and anew after it had none.
+#[test]
+fn groups_tell_for_how_long_they_are_watched() {
+    let (_dir, mut groups) = machine(&[(1, "/a"), (2, "/b")]);
+    let mut told = Vec::new();
+    for (at_s, watched, waiting) in
+        [(10, &[1][..], &[2][..]), (20, &[1, 2], &[]), (80, &[2], &[1]), (90, &[1, 2], &[])]
+    {
+        let s = snapshot(at_s, watched.iter().map(|id| target(*id, 4)).collect());
+        let waiting = waiting.iter().map(|id| (TargetId(*id), s.end)).collect();
+        let looks = Looks { waiting, ..Looks::default() };
+        groups.learn(&s);
+        let now = groups.now(&s, &Lengths::default(), &pids(&[1, 2]), &looks);
+        told.push([now[0].watched_ns, now[1].watched_ns].map(|ns| ns / 1_000_000_000));
+    }
+    assert_eq!(told, [[0, 0], [10, 0], [0, 60], [0, 70]]);
+}
+
 /// Two processes of one cgroup map the same 2 MiB. What one of them uses all the time never comes
 /// back, whatever the other does; what both leave alone does, once.
 #[test]
@@ -229,13 +248,14 @@ fn what_comes_back_counts_once_and_only_if_nobody_used_it() {
         });
         snapshot(minute * 60, targets.collect())
     };
-    let mut told = Vec::new();
+    let (mut told, mut watched_ns) = (Vec::new(), 0);
     for minute in 0..=11 {
         let s = window(minute);
         groups.learn(&s);
         groups.sharing.follow_with(&s, &mut |_| maps.clone());
         let now = groups.now(&s, &Lengths::default(), &pids(&[1, 2]), &Looks::default());
         told.push(now[0].ages.unwrap());
+        watched_ns = now[0].watched_ns;
     }
     let pages = |bytes: [u64; 3]| bytes.map(|bytes| bytes >> 12);
     assert_eq!(pages(told[9].returned), [0; 3]);
@@ -243,7 +263,7 @@ fn what_comes_back_counts_once_and_only_if_nobody_used_it() {
     assert_eq!(pages(told[10].returned), [50, 50, 0], "100 to 149");
     assert_eq!(pages(told[11].returned), [50, 50, 0], "it is a sum");
     assert_eq!(pages(told[11].proven), [362, 362, 0]);
-    assert_eq!(told[11].watched_ns, 11 * 60_000_000_000);
+    assert_eq!(watched_ns, 11 * 60_000_000_000);
 }
 
 /// Two processes of a cgroup and one of another map a file, and a fourth has one of its own. One

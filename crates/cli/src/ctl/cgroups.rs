@@ -38,11 +38,18 @@ fn memory(group: &Cgroup) -> u64 {
     known.saturating_add(group.unresolved_bytes)
 }
 
+/// How much has been idle for so long. If nothing has, it is only known where the cgroup has been
+/// watched for so long.
+fn idle(group: &Cgroup, ms: u64) -> String {
+    let long = group.idle.iter().filter(|idle| idle.idle_ms >= ms).map(|idle| idle.bytes);
+    let is_long = group.watched_ns.is_some_and(|ns| ns / 1_000_000 >= ms);
+    match long.fold(0, u64::saturating_add) {
+        0 if !is_long => "-".to_owned(),
+        long => bytes(long),
+    }
+}
+
 fn row(group: &Cgroup) -> Vec<String> {
-    let idle = |ms: u64| {
-        let long = group.idle.iter().filter(|idle| idle.idle_ms >= ms).map(|idle| idle.bytes);
-        bytes(long.fold(0, u64::saturating_add))
-    };
     let processes = match group.waiting {
         0 => group.processes.to_string(),
         waiting => format!("{} (+{waiting})", group.processes),
@@ -58,8 +65,8 @@ fn row(group: &Cgroup) -> Vec<String> {
         bytes(group.warm_bytes),
         bytes(group.cold_bytes),
         bytes(group.unresolved_bytes),
-        idle(IDLE_MS[0]),
-        idle(IDLE_MS[1]),
+        idle(group, IDLE_MS[0]),
+        idle(group, IDLE_MS[1]),
         format!("{} ago", time(group.look_age_ns)),
         if touched.is_empty() {
             format!("{} in a window", bytes(group.working_set_bytes))
@@ -107,5 +114,23 @@ mod tests {
         assert!(text.contains("3.00 MiB in 1") && text.contains("5.00 MiB in a window"), "{text}");
         assert_eq!((lines[1][2], &lines[2][2..4]), ("7", &["1", "(+2)"][..]), "{text}");
         assert!(table(&Cgroups::default()).starts_with("no cgroup"));
+    }
+
+    #[test]
+    fn nothing_is_idle_only_after_it_was_watched_for_so_long() {
+        let minutes = |minutes: u64| Some(minutes * 60_000_000_000);
+        let all = [Idle { idle_ms: 1000, bytes: 1 << 20 }, Idle { idle_ms: 90_000, bytes: 4096 }];
+        for (watched_ns, nr_idle, told) in [
+            (None, 1, ["-", "-"]),
+            (Some(0), 1, ["-", "-"]),
+            (Some(59_999_999_999), 1, ["-", "-"]),
+            (minutes(1), 1, ["0 B", "-"]),
+            (minutes(10), 1, ["0 B", "0 B"]),
+            // A process that has come from another cgroup.
+            (Some(5), 2, ["4.00 KiB", "-"]),
+        ] {
+            let group = Cgroup { watched_ns, idle: all[..nr_idle].to_vec(), ..Cgroup::default() };
+            assert_eq!(IDLE_MS.map(|ms| idle(&group, ms)), told, "{watched_ns:?}");
+        }
     }
 }

@@ -103,13 +103,13 @@ impl World {
                 returned: [some(), some(), some()],
                 looked: [1, 2, 3],
                 known: 3,
-                watched_ns: 7_200_000_000_000,
             };
             groups.push(Group {
                 cgroup: Self::path(nr),
                 tiers: Tiers { hot: some(), warm: some(), cold: some(), unresolved: some() },
                 touched: Some(Touched { spans, watched: size }),
                 look_age_ns: some(),
+                watched_ns: 7_200_000_000_000,
                 ages: Some(ages),
                 ..Group::default()
             });

@@ -96,7 +96,7 @@ impl CgroupRow {
             self.idle_1m_hi = Some(hi).into();
         }
         let most = idle.map_or(self.watched, |[_, _, hi]| hi);
-        let long = |nr: usize| (ages.watched_ns >= IDLE_NS[nr]).then_some(nr);
+        let long = |nr: usize| (group.watched_ns >= IDLE_NS[nr]).then_some(nr);
         let likely = |nr| long(nr).map(|nr| ages.likely[nr].min(most)).into();
         let proven = |nr| long(nr).map(|nr| ages.proven[nr].min(most)).into();
         (self.idle_5m, self.idle_30m) = (likely(1), likely(2));
@@ -105,7 +105,7 @@ impl CgroupRow {
             (long(1).map(|_| most).into(), long(2).map(|_| most).into());
         // Before that, nothing could have come back.
         let known = |nr: usize| {
-            let before = ages.watched_ns.saturating_sub(interval_ns);
+            let before = group.watched_ns.saturating_sub(interval_ns);
             (before >= IDLE_NS[nr]).then_some(returned[nr]).into()
         };
         (self.returns_1m, self.returns_5m, self.returns_30m) = (known(0), known(1), known(2));
@@ -137,7 +137,8 @@ mod tests {
         Group {
             tiers: Tiers { hot: 20, warm: 20, cold: 50, unresolved: 10 },
             touched: Some(Touched { spans, watched: 100 }),
-            ages: Some(Ages { proven, likely, returned, looked, known, watched_ns }),
+            ages: Some(Ages { proven, likely, returned, looked, known }),
+            watched_ns,
             ..Group::default()
         }
     }

@@ -209,6 +209,7 @@ fn cgroup(policy: &str, context: &str, group: &Group, spans_us: &[u64]) -> types
         touched: touched(group.touched.as_ref(), spans_us),
         idle: idle.map(|&(idle_ms, bytes)| types::Idle { idle_ms, bytes }).collect(),
         look_age_ns: group.look_age_ns,
+        watched_ns: Some(group.watched_ns),
     }
 }
 

@@ -23,8 +23,15 @@ pub(crate) fn fork(child: impl FnOnce() -> i32) -> io::Result<Pid> {
             // parent's copy runs.
             unsafe { libc::_exit(code) }
         }
-        pid => Pid::from_raw(pid).ok_or_else(io::Error::last_os_error),
+        pid => started(pid),
     }
+}
+
+/// The child, from what fork returned to its parent. A failure is -1. That must not become a `Pid`:
+/// a signal to -1 goes to every process of the machine.
+pub(crate) fn started(pid: i32) -> io::Result<Pid> {
+    let pid = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw);
+    pid.ok_or_else(io::Error::last_os_error)
 }
 
 /// Reads one byte, through interruptions; `None` at the end of the pipe or on an error.
@@ -59,4 +66,15 @@ pub(crate) fn errno() -> i32 {
     let location = unsafe { libc::__errno_location() };
     // SAFETY: that address is valid and aligned as long as the thread runs.
     unsafe { *location }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fork_that_failed_has_no_child() {
+        assert!(started(-1).is_err() && started(0).is_err());
+        assert_eq!(started(7).unwrap().as_raw_nonzero().get(), 7);
+    }
 }

@@ -4,6 +4,8 @@ use std::io;
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
+use crate::child::fork::started;
+
 /// How often to check, each ms, for a joined thread to go: it stays listed until the kernel removes
 /// it.
 const JOINED_THREAD_TRIES: u32 = 1000;
@@ -49,6 +51,6 @@ pub fn fork_alone(child: impl FnOnce() -> i32) -> io::Result<Child> {
             // SAFETY: _exit has no preconditions.
             unsafe { libc::_exit(code) }
         }
-        pid => Pid::from_raw(pid).map(Child).ok_or_else(io::Error::last_os_error),
+        pid => started(pid).map(Child),
     }
 }

@@ -44,14 +44,19 @@ def savings(fleet: Fleet) -> list[Answer]:
         Answer(
             "curves",
             "What each age would save and bring back, by service",
-            curves(fleet).order_by("service", "age_s"),
+            kept_curves(fleet).order_by("service", "age_s"),
             "Added over hosts. A slowdown is told as if each cgroup kept one CPU busy.",
         ),
     ]
 
 
+def kept_curves(fleet: Fleet) -> Any:
+    """A row per service and age, computed once."""
+    return fleet.keep("curves", lambda: curves(fleet))
+
+
 def curves(fleet: Fleet) -> Any:
-    """A row per service and age."""
+    """The same as an expression."""
     ibis = imported_ibis()
     each = fleet.cgroups()
     names = [f"{name}_bytes" for name in ("current", "seen")]
@@ -90,7 +95,7 @@ def curves(fleet: Fleet) -> Any:
 def best(fleet: Fleet, limit: str, max_slowdown: float, max_refaults: float | None) -> Any:
     """For each service the age that saves most within the limit."""
     ibis = imported_ibis()
-    each = fleet.keep("curves", lambda: curves(fleet))
+    each = kept_curves(fleet)
     within = each.slowdown_share <= max_slowdown
     if max_refaults is not None:
         within = within & (each.back_share_per_min <= max_refaults)

@@ -103,6 +103,8 @@ pub struct Observation {
 pub enum Reclaimed<'a> {
     /// Nothing, as far as is known.
     Nothing,
+    /// Nothing any more, and it is not to be expected soon: there is room for more memory.
+    Over,
     /// Memory in these ranges only, sorted and not overlapping: mapped files, say.
     Part(&'a [AddrRange]),
     /// Any of it.

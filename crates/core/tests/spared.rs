@@ -67,6 +67,16 @@ fn what_is_reclaimed_is_spared_and_seen_again_afterwards() {
 }
 
 #[test]
+fn of_new_memory_that_is_reclaimed_a_sample_is_seen_and_all_when_there_is_room() {
+    let reclaimed = |s| if s < 40 { Reclaimed::All } else { Reclaimed::Over };
+    let armed = armed_of(reclaimed, |_| true, 60, 50_000);
+    let count = |from: usize, to: usize| armed[from..to].iter().sum::<u64>();
+    assert_eq!(count(0, 5), UNITS / 16, "{armed:?}");
+    assert!(count(5, 40) <= 4, "{armed:?}: one every 12 s");
+    assert!(count(40, 45) >= UNITS - UNITS / 16 - 4, "{armed:?}: at once");
+}
+
+#[test]
 fn a_part_is_spared_and_the_rest_is_seen_as_ever() {
     let half = AddrRange::new(UNIT, (UNITS / 2 + 1) * UNIT);
     let part = [half];

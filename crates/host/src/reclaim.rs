@@ -24,6 +24,7 @@
 //! ([`note_ours`]).
 
 mod ours;
+mod room;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -209,6 +210,19 @@ impl Reclaim {
         Some(counted)
     }
 
+    /// The share of the memory that this process may use that is left until the kernel has to page
+    /// out what is not of a file: from 0 to 1. Of the limits of its cgroup and of those above it,
+    /// and of the machine's memory, the one with the least room counts. `None`: it is not known.
+    pub fn room(&mut self, pid: u32) -> Option<f64> {
+        read_cgroup(&self.proc, pid, &mut self.text).ok()?;
+        let text = String::from_utf8_lossy(&self.text);
+        let of_cgroups =
+            self.memory_cgroup(&text).map(|of| room::of_cgroups(of.mount, &of.dir, of.is_v1));
+        self.proc.read_system("meminfo", &mut self.text).ok()?;
+        let of_machine = room::of_machine(&String::from_utf8_lossy(&self.text))?;
+        Some(of_cgroups.map_or(of_machine, |room| room.min(of_machine)))
+    }
+
     fn last(&self) -> MutexGuard<'_, Last> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -225,8 +239,8 @@ impl Reclaim {
         }
     }
 
-    /// Of the cgroups that this text names.
-    fn of_cgroup(&self, text: &str) -> Option<Counted> {
+    /// The cgroup of memory that this text names.
+    fn memory_cgroup(&self, text: &str) -> Option<MemoryCgroup<'_>> {
         let mut lines = text.lines().map(|line| line.splitn(3, ':'));
         // 4:memory:/a/b of v1 counts if it is there, else 0::/a/b of v2.
         let v1 = lines.clone().find_map(|mut line| {
@@ -234,17 +248,25 @@ impl Reclaim {
             is_memory.then(|| line.next())?
         });
         if let (Some(path), Some(mount)) = (v1, self.cgroups.v1_of("memory")) {
+            return Some(MemoryCgroup { mount, dir: directory(mount, path)?, is_v1: true });
+        }
+        let v2 = lines.find_map(|mut line| if line.next()? == "0" { line.nth(1) } else { None })?;
+        let mount = self.cgroups.v2.as_deref()?;
+        Some(MemoryCgroup { mount, dir: directory(mount, v2)?, is_v1: false })
+    }
+
+    /// Of the cgroups that this text names.
+    fn of_cgroup(&self, text: &str) -> Option<Counted> {
+        let MemoryCgroup { mount, dir, is_v1 } = self.memory_cgroup(text)?;
+        if is_v1 {
             // These cgroups have no pressure file. That of the machine stands for it.
-            let stat = directory(mount, path).and_then(|dir| text_of(&dir, "memory.stat"));
-            let strain = Strain::of(stat.as_deref(), None);
+            let strain = Strain::of(text_of(&dir, "memory.stat").as_deref(), None);
             return Some(Counted {
-                all: reached_limits(mount, path),
+                all: reached_limits(mount, &dir),
                 strain,
                 ..Counted::default()
             });
         }
-        let v2 = lines.find_map(|mut line| if line.next()? == "0" { line.nth(1) } else { None })?;
-        let dir = directory(self.cgroups.v2.as_deref()?, v2)?;
         let stat = text_of(&dir, "memory.stat")?;
         let all = field(&stat, "pgscan")?;
         // Read last: what is being done meanwhile is rather counted as ours.
@@ -255,9 +277,15 @@ impl Reclaim {
     }
 }
 
+/// Where a process's memory is charged.
+struct MemoryCgroup<'a> {
+    mount: &'a Path,
+    dir: PathBuf,
+    is_v1: bool,
+}
+
 /// How often the limits of a v1 memory cgroup and of those above it were reached.
-fn reached_limits(mount: &Path, path: &str) -> u64 {
-    let Some(dir) = directory(mount, path) else { return 0 };
+fn reached_limits(mount: &Path, dir: &Path) -> u64 {
     let all = dir.ancestors().take_while(|dir| dir.starts_with(mount));
     let counts = all.filter_map(|dir| std::fs::read_to_string(dir.join("memory.failcnt")).ok());
     counts.filter_map(|text| text.trim().parse::<u64>().ok()).fold(0, u64::saturating_add)

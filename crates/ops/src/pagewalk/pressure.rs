@@ -12,6 +12,10 @@
 //! reclaim has looked at are enough. Waiting and coming back alone are not: after a limit was
 //! lifted memory comes back for long, and nobody takes it.
 //!
+//! Counters tell of reclaim only when they were read twice. When a target is new, all of its memory
+//! is about to be made old. So where hardly any room is left, reclaim is taken to be at work until
+//! the second reading. And where there is plenty of room again, it is over.
+//!
 //! What this program asks a cgroup to reclaim does not count. It asks for no more than it has seen
 //! to be idle, and to make less memory old because of that would take away what it decides by.
 
@@ -31,6 +35,11 @@ const AT_WORK_STRAINED: u64 = 8;
 /// on in which a task waits for memory.
 const STRAIN: (u64, u64) = (256 << 12, 10_000);
 const SECOND_NS: u64 = 1_000_000_000;
+/// With no more room than this, as a share of what may be used, a new target's memory is taken to
+/// be reclaimed; and with more than that reclaim is over.
+const ROOM: (f64, f64) = (1.0 / 16.0, 1.0 / 4.0);
+/// For so long after reclaim was at work, in ns, it is asked whether there is room again.
+const AFTER_NS: u64 = 10_000_000_000;
 /// After this time without reclaim, in ns, it is told again when it begins.
 const QUIET_NS: u64 = 60_000_000_000;
 /// Least time between two readings of a target's mappings, in ns.
@@ -55,6 +64,10 @@ struct Last {
     counted: Option<(Time, Counted)>,
     /// When reclaim of all memory was at work last.
     on: Option<Time>,
+    /// Whether it was taken to be at work, without having been seen.
+    is_presumed: bool,
+    /// Until when it is asked whether it is over.
+    ask_until: Time,
     /// The target's mapped files, and when they are to be read again.
     files: Vec<AddrRange>,
     next_files: Time,
@@ -116,14 +129,26 @@ impl Pressure {
         let before = last.counted.replace((at, counted));
         let begins =
             |on: &mut Option<Time>| on.replace(at).is_none_or(|on| at.since(on) > QUIET_NS);
+        let is_presumed = std::mem::take(&mut last.is_presumed);
         match before.map(|(then, before)| at_work(counted, before, at.since(then))) {
-            None | Some(AtWork::Not) => Reclaimed::Nothing,
+            None => {
+                last.is_presumed = reclaim.room(pid).is_some_and(|room| room <= ROOM.0);
+                if last.is_presumed { Reclaimed::All } else { Reclaimed::Nothing }
+            }
+            Some(AtWork::Not) if is_presumed => Reclaimed::Over,
+            Some(AtWork::Not) if at < last.ask_until => {
+                let is_over = reclaim.room(pid).is_some_and(|room| room > ROOM.1);
+                if is_over { Reclaimed::Over } else { Reclaimed::Nothing }
+            }
+            Some(AtWork::Not) => Reclaimed::Nothing,
             Some(AtWork::OnAll) => {
+                last.ask_until = at + AFTER_NS;
                 if begins(&mut last.on) {
                     self.news.push(format!(
                         "the kernel is reclaiming memory of process {pid}: to leave it the \
                          accessed bits that it needs, little memory is made old meanwhile, so that \
-                         what is reported is older than usual"
+                         what is reported is older than usual, and of memory that was not made \
+                         old before it is estimated from a sample"
                     ));
                 }
                 Reclaimed::All
@@ -162,6 +187,7 @@ impl Pressure {
 
 #[cfg(test)]
 mod tests {
+    use isotherm_host::metrics::Cgroups;
     use isotherm_host::reclaim::{Kinds, Strain};
 
     use super::*;
@@ -233,6 +259,45 @@ mod tests {
             let (before, now) = (strained(50, 40, 30), strained(50 + grown, 40 + pages, 30 + us));
             assert_eq!(is_at_work(now, before, elapsed), at_work, "{name}");
         }
+    }
+
+    #[test]
+    fn what_is_not_known_of_a_new_target_is_taken_from_the_room_that_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("7/cgroup", "0::/a\n");
+        write("vmstat", "pgscan_kswapd 1\n");
+        write("meminfo", "MemTotal:  8000 kB\nMemAvailable:  7000 kB\n");
+        let now = |pgscan: u64, limit: u64, used: u64| {
+            write("cg/a/memory.max", &format!("{limit}\n"));
+            write("cg/a/memory.current", &format!("{used}\n"));
+            write("cg/a/memory.stat", &format!("pgscan {pgscan}\nactive_file 100\n"));
+        };
+        let cgroups = Cgroups { v2: Some(dir.path().join("cg")), ..Cgroups::default() };
+        let reclaim = Some(Reclaim::new(Proc::new(dir.path()), cgroups));
+        let mut pressure = Pressure { reclaim, ..Pressure::default() };
+        let mut of = |id: u32, s: u64| {
+            let reclaimed = pressure.of(TargetId(id), 7, Time(s * SECOND_NS));
+            let name = format!("{reclaimed:?}");
+            (name, pressure.take_news().len())
+        };
+        let is = |name: &str, news: usize| (name.to_owned(), news);
+        now(500, 1600, 1600);
+        assert_eq!(of(1, 1), is("All", 0), "a sixteenth of it is left, so that it is taken to be");
+        assert_eq!(of(1, 2), is("Over", 0), "and then it is known");
+        assert_eq!(of(1, 3), is("Nothing", 0));
+        now(9000, 1600, 1600);
+        assert_eq!(of(1, 4), is("All", 1), "it is at work");
+        assert_eq!(of(1, 5), is("Nothing", 0), "and may be again");
+        now(9000, 16_000, 1600);
+        assert_eq!(of(1, 6), is("Over", 0), "the limit was lifted");
+        assert_eq!(of(1, 15), is("Nothing", 0), "long after");
+        now(9000, 1600, 1599);
+        assert_eq!(of(2, 16), is("Nothing", 0), "more than a sixteenth is left to another target");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use self::found::Found;
 use self::places::Places;
-use self::spared::Spared;
+pub(super) use self::spared::Spared;
 use super::curve::{self, Course, Curve};
 use super::touched::Sums;
 use super::unit::{Outline, Unit};

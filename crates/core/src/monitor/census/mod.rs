@@ -43,7 +43,7 @@ use self::changes::Changes;
 use self::curve::Lines;
 use self::draw::{Run, draw};
 use self::lost::widened;
-use self::map::{CHUNK, Map};
+use self::map::{CHUNK, Map, Spared};
 use self::planes::is_over;
 use self::turns::Turns;
 use self::unit::interval;
@@ -76,6 +76,10 @@ const LONGEST_KEPT_NS: u64 = 60_000_000_000;
 /// comes back two to six times as often. One unit in 16 every 12 s still showed in the faults, one
 /// in 128 does not.
 const SPARED: (usize, u64) = (128, 12_000_000_000);
+/// Of memory that is spared and was never made old, one in this many units is, once: what is known
+/// of the rest is what is known of those. To make all of it old moves all of it to the end of the
+/// queue that reclaim takes from, and memory in use is paged out until it has gone through once.
+const SPARED_FIRST: usize = 16;
 /// Units of a target that are tried for a sentinel, per window: usually, and after something has
 /// changed.
 const SENTINELS_TRIED: (usize, usize) = (256, 4096);
@@ -103,6 +107,8 @@ struct Due {
 pub(crate) struct Census {
     /// One per target, in the order of the targets.
     maps: Vec<Map>,
+    /// What is spared of targets that have no map yet: the set is asked before memory is.
+    early: Vec<(TargetId, Spared)>,
     /// Looks to come, per time between arming and look. Each list is in order of time, up to the
     /// few samples that it took to make the units of one batch old.
     due: [VecDeque<Due>; 2 + LATER_NS.len()],
@@ -381,6 +387,10 @@ impl Sampler for Census {
     fn reclaimed(&mut self, target: TargetId, reclaimed: Reclaimed<'_>, now: Time) {
         if let Some(map) = self.maps.iter_mut().find(|m| m.id == target) {
             map.set_reclaimed(reclaimed, now);
+        } else {
+            let mut spared = Spared::default();
+            spared.note(reclaimed, now);
+            self.early.push((target, spared));
         }
     }
 
@@ -441,7 +451,13 @@ impl Census {
             let at = self.maps.iter().position(|m| m.id == target.id);
             match at {
                 Some(at) => self.maps.swap(at, nr),
-                None => self.maps.insert(nr, Map::new(target.id, scene.rng)),
+                None => {
+                    let mut map = Map::new(target.id, scene.rng);
+                    if let Some(at) = self.early.iter().rposition(|(id, _)| *id == target.id) {
+                        map.spared = self.early.swap_remove(at).1;
+                    }
+                    self.maps.insert(nr, map);
+                }
             }
             if let Some(fresh) = self.maps[nr].fit(&target.regions, scene.now) {
                 self.budget.advance(fresh);
@@ -449,6 +465,7 @@ impl Census {
                 self.draw_after = 0;
             }
         }
+        self.early.clear();
     }
 
     /// Units in turn: those that were never armed, and those that have waited long enough.

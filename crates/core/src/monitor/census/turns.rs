@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use super::budget::Budget;
 use super::map::{CHUNK, Map};
-use super::{MOST_ARMED, SPARED, TOGETHER_REST_NS};
+use super::{MOST_ARMED, SPARED, SPARED_FIRST, TOGETHER_REST_NS};
 use crate::attrs::Attrs;
 use crate::snapshot::SPANS;
 use crate::time::Time;
@@ -110,7 +110,9 @@ impl Turns {
             let is_due = if map.spared.unit(unit.start, now) {
                 // Every unit has its time, one after the other.
                 let slot = usize::try_from(now.0 / SPARED.1).unwrap_or(0);
-                (at + slot).is_multiple_of(SPARED.0) && now.since(unit.since) >= SPARED.1
+                let is_sample = !unit.armed && at.is_multiple_of(SPARED_FIRST);
+                is_sample
+                    || (at + slot).is_multiple_of(SPARED.0) && now.since(unit.since) >= SPARED.1
             } else {
                 let is_blind = unit.together && unit.has_stuck();
                 let waited = !self.is_first_pass && unit.has_waited(now, &self.spans, most_ns);

@@ -28,6 +28,7 @@ impl Spared {
     pub(in crate::monitor::census) fn note(&mut self, reclaimed: Reclaimed<'_>, now: Time) {
         match reclaimed {
             Reclaimed::Nothing => {}
+            Reclaimed::Over => (self.all_until, self.part_until) = (now, now),
             Reclaimed::All => self.all_until = now + SPARED_NS,
             Reclaimed::Part(ranges) => {
                 self.part_until = now + SPARED_NS;
@@ -77,5 +78,9 @@ mod tests {
         assert_eq!(units(&spared, s(19)), [true; 4]);
         assert_eq!(units(&spared, s(20)), [false; 4]);
         assert!(!spared.any(s(20)));
+        spared.note(Reclaimed::All, s(30));
+        spared.note(Reclaimed::Part(&part), s(31));
+        spared.note(Reclaimed::Over, s(32));
+        assert!(!spared.any(s(32)), "at once, where there is room again");
     }
 }

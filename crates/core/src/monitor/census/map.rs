@@ -108,6 +108,12 @@ impl Map {
         Self { id, first_round, ..Self::default() }
     }
 
+    /// Whether the unit at this place is in an even sample of one unit in `every`, of which one in
+    /// a small target is as well.
+    pub(super) fn is_in_sample(&self, at: usize, every: usize) -> bool {
+        at % every == self.first_round % self.units.len().clamp(1, every)
+    }
+
     /// When its units were last looked at, on average, without those that never were.
     pub(super) fn looked(&self) -> Option<Time> {
         let known = || self.units.iter().filter(|unit| unit.known);
@@ -399,6 +405,24 @@ mod tests {
         );
         assert_eq!(map.units.iter().map(|u| u.start / UNIT).collect::<Vec<_>>(), [1, 8]);
         assert!(map.units[0].known && !map.units[1].known);
+    }
+
+    #[test]
+    fn a_sample_is_even_and_never_empty() {
+        for (len, nr) in [(1, 1), (3, 1), (16, 1), (33, 2), (64, 4)] {
+            let mut firsts = Vec::new();
+            for seed in 1..40 {
+                let mut map = Map::new(TargetId(1), &mut Rng::seeded(seed));
+                map.fit(&regions(&[(0, len * UNIT)]), Time(0));
+                let sample: Vec<_> =
+                    (0..map.units.len()).filter(|at| map.is_in_sample(*at, 16)).collect();
+                assert!((nr..=nr + 1).contains(&sample.len()), "{len}: {sample:?}");
+                firsts.push(sample[0]);
+            }
+            firsts.sort_unstable();
+            firsts.dedup();
+            assert!(len < 3 || firsts.len() > 2, "{len}: it begins anywhere: {firsts:?}");
+        }
     }
 
     #[test]

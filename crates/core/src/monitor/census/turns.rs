@@ -106,12 +106,12 @@ impl Turns {
                 return false;
             }
             let Some(at) = map.next_to_arm() else { break };
+            let is_in_sample = map.is_in_sample(at, SPARED_FIRST);
             let unit = &mut map.units[at];
             let is_due = if map.spared.unit(unit.start, now) {
                 // Every unit has its time, one after the other.
                 let slot = usize::try_from(now.0 / SPARED.1).unwrap_or(0);
-                let is_sample = !unit.armed && at.is_multiple_of(SPARED_FIRST);
-                is_sample
+                (is_in_sample && !unit.armed)
                     || (at + slot).is_multiple_of(SPARED.0) && now.since(unit.since) >= SPARED.1
             } else {
                 let is_blind = unit.together && unit.has_stuck();

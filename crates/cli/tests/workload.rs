@@ -280,11 +280,15 @@ fn parameters_make_the_workload_that_their_name_says() {
 }
 
 /// The truth of each layout is that of what it does: a census agrees with it, in a simulation.
+/// Pointers that go over blocks touch the same places of all blocks at the same time, so what they
+/// touch within 100 ms is told from few events. Over eight seeds a census is off by up to a half.
+/// Within a second it sees all of it.
 #[test]
 fn the_truth_of_layouts_is_right() {
-    for (options, mib) in [
-        ("scattered --block 64K --hot 3%", 30.7),
-        ("sweep --every 300ms --by blocks", 1024.0 / 3.0),
+    for (options, mib, agrees_us) in [
+        ("scattered --block 64K --hot 3%", 30.7, 100_000),
+        ("sweep --every 300ms", 1024.0 / 3.0, 100_000),
+        ("sweep --every 300ms --by blocks", 1024.0 / 3.0, 1_000_000),
     ] {
         let [record, truth] = ["layout.record", "layout.truth"].map(path);
         let [record, truth] = [record.to_str().unwrap(), truth.to_str().unwrap()];
@@ -293,12 +297,15 @@ fn the_truth_of_layouts_is_right() {
         let args = ["score", record, truth, "--json", "--from", "3s"];
         let output = finish(isotherm(&args).spawn().unwrap());
         let score: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        // What is touched within 100 ms.
         let spans = score["pages"]["spans"].as_array().unwrap();
-        let span = spans.iter().find(|s| s["span_us"] == 100_000).unwrap();
-        let [truly, estimated] =
-            ["true_bytes", "estimated_bytes"].map(|k| span[k].as_f64().unwrap() / 1_048_576.0);
+        let within = |span_us: u64, key: &str| {
+            let span = spans.iter().find(|s| s["span_us"] == span_us).unwrap();
+            span[key].as_f64().unwrap() / 1_048_576.0
+        };
+        let truly = within(100_000, "true_bytes");
         assert!((truly / mib - 1.0).abs() < 0.05, "{options}: {truly} of {mib}");
+        let [truly, estimated] =
+            ["true_bytes", "estimated_bytes"].map(|key| within(agrees_us, key));
         assert!((estimated / truly - 1.0).abs() < 0.15, "{options}: {estimated} of {truly}");
     }
 }

@@ -94,9 +94,10 @@ impl Changes {
 
     /// Whether a sample from now something is to be done.
     pub(super) fn are_pending(&self, now: Time) -> bool {
-        let has_woken = self.woken_left > 0 && !self.woken.is_empty();
-        let has_woken = has_woken || self.is_sweep_due(now);
-        has_woken || !self.alone.is_empty() || self.near_left > 0 && !self.near.is_empty()
+        self.woken_left > 0 && !self.woken.is_empty()
+            || self.near_left > 0 && !self.near.is_empty()
+            || !self.alone.is_empty()
+            || self.is_sweep_due(now)
     }
 
     /// How many hot units are to get a sentinel at least, in a window that begins now.

@@ -107,8 +107,10 @@ impl Unit {
         news.calmed = is_calm && !has_passed;
         if is_calm {
             news.published = true;
-            // It stayed after it had woken up, however late the unit is armed now.
-            self.woken = if has_passed { self.woken } else { 0 };
+            if !has_passed {
+                // It stayed after it had woken up, however late the unit is armed now.
+                self.woken = 0;
+            }
             self.calm(now);
         }
     }

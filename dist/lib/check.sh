@@ -1,6 +1,7 @@
-# For the checks that run inside a clean system. To be sourced; at the end, `finish`.
+# For checks, most of which run inside a clean system. To be sourced; at the end, `finish`.
 #
-# The files of the test lie in /dist. A line per check; what failed says why.
+# A line per check; what failed says why. Outside of a clean system, `work` is a folder for files on
+# the way, and `policies` the one of policies.
 
 failed=0
 # ok NAME COMMAND...: one check
@@ -19,8 +20,8 @@ says() { grep -q -- "$1" "$2" || { echo "no line \"$1\" in $2:"; cat "$2"; retur
 within() {
   local until=$((SECONDS + $1))
   shift
-  until "$@" >/tmp/within 2>&1; do
-    [ "$SECONDS" -lt "$until" ] || { echo "not in time: $*"; tail -n 5 /tmp/within; return 1; }
+  until "$@" >"${work:-/tmp}/within" 2>&1; do
+    [ "$SECONDS" -lt "$until" ] || { echo "not in time: $*"; tail -n 5 "${work:-/tmp}/within"; return 1; }
     sleep 0.1
   done
 }
@@ -44,14 +45,15 @@ active() { [ "$(systemctl show -P ActiveState isotherm)" = active ]; }
 
 # workload: starts a program that uses memory, and sets `target` to its pid
 workload() {
-  isotherm workload stairs --duration 10m -q >/tmp/workload 2>&1 &
+  isotherm workload stairs --duration 10m -q >"${work:-/tmp}/workload" 2>&1 &
   target=$!
 }
 
 # policy NAME: a policy that acts on the workload: it tells the kernel which memory is cold
 policy() {
-  mkdir -p /etc/isotherm/policies.d
-  cat >"/etc/isotherm/policies.d/$1.toml" <<TOML
+  local at=${policies:-/etc/isotherm/policies.d}
+  mkdir -p "$at"
+  cat >"$at/$1.toml" <<TOML
 [[context]]
 name = "c"
 targets = [{ pid = $target }]

@@ -242,7 +242,8 @@ fn header(attrs: &Attrs) -> Header {
         started_unix_ns: now.map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(0)),
         attrs: AttrsInfo::from(attrs),
         ops: "sim".into(),
-        command: std::env::args().collect(),
+        // Names of files need not be UTF-8.
+        command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
         ..Header::default()
     }
 }

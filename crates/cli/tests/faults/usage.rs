@@ -1,10 +1,12 @@
 //! The command line: impossible arguments, configs that cannot be understood, the help, the demo.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 
 use serde_json::Value;
 
-use crate::program::{Public, Said, isotherm, scratch};
+use crate::program::{ISOTHERM, Public, Said, command, isotherm, scratch};
 
 #[test]
 fn impossible_attributes() {
@@ -179,6 +181,17 @@ fn a_bad_config_is_told_with_its_line() {
     }
     isotherm(dir.path(), "sim stairs --fault bogus").expect(2, &["--fault bogus", "late="]);
     isotherm(dir.path(), "sim stairs -o nosuch/r").expect(2, &["cannot write nosuch/r"]);
+}
+
+#[test]
+fn a_name_that_is_not_utf_8_is_a_name() {
+    let dir = scratch();
+    let name = OsStr::from_bytes(b"r\xff.data");
+    let mut sim = command(ISOTHERM, dir.path(), &["sim", "stairs", "--duration", "2s", "-q", "-o"]);
+    Said::of(sim.arg(name).output().unwrap()).expect(0, &[]);
+    let mut report = command(ISOTHERM, dir.path(), &["report", "wss"]);
+    let said = Said::of(report.arg(name).output().unwrap());
+    assert!(said.expect(0, &[]).out.contains("MiB"), "{said:#?}");
 }
 
 #[test]

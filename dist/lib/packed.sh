@@ -21,6 +21,8 @@ packed() {
 /usr/share/doc/isotherm/README.md
 /usr/share/doc/isotherm/copyright
 /usr/share/doc/isotherm/changelog.gz
+/usr/share/doc/isotherm/CHANGELOG.md.gz
+/usr/share/lintian/overrides/isotherm
 /usr/share/doc/isotherm/THIRD-PARTY.gz
 /usr/share/licenses/isotherm/LICENSE-MIT
 /usr/share/licenses/isotherm/LICENSE-APACHE
@@ -38,4 +40,17 @@ PATHS
   [ "$missing" = 0 ] || die "the package is not complete" "look for what is named above" \
     "dist/lib/stage.sh lays it out, and crates/cli/Cargo.toml names it" "add it to both lists there"
   echo "ok: the package holds $(wc -l <"$files") files, and all that it should"
+}
+
+# linted DEB [TAG]: Debian's checker of packages finds no error and no warning in it but those that
+# packaging/debian/lintian-overrides has a reason for, and TAG.
+linted() {
+  command -v lintian >/dev/null || apt-get -qq install -y --no-install-recommends lintian >/dev/null 2>&1 ||
+    { echo "not tested: lintian: it is not here, and apt cannot install it"; return 0; }
+  local said
+  said=$(lintian --allow-root --no-cfg --fail-on error,warning ${2:+--suppress-tags "$2"} "$1" 2>&1) ||
+    die "lintian finds faults in $1" "$said" "packages of Debian have rules" \
+      "mend them, or give a reason in packaging/debian/lintian-overrides"
+  [ -z "$said" ] || echo "$said"
+  echo "ok: lintian finds no error and no warning ($(grep -vc -e '^#' -e '^$' packaging/debian/lintian-overrides) kinds are excepted, with reasons)"
 }

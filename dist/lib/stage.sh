@@ -4,8 +4,8 @@
 # places are there and each package takes its own. Times are those of the commit, so that two
 # packages of one commit are equal.
 
-# stage PROGRAM TREE THIRD-PARTY: makes TREE anew for this program, with this list of licences. Manual pages and completions are printed by
-# the program itself.
+# stage PROGRAM TREE THIRD-PARTY VERSION: makes TREE anew for this program, with this list of licences.
+# Manual pages and completions are printed by the program itself. TREE/debian is for Debian alone.
 stage() {
   local program tree=$2 share doc file
   program=$(readlink -f "$1")
@@ -33,11 +33,27 @@ stage() {
 
   install -m 644 README.md "$doc/"
   install -m 644 docs/*.md "$doc/docs/"
-  gzip -9n <CHANGELOG.md >"$doc/changelog.gz"
+  gzip -9n <CHANGELOG.md >"$doc/CHANGELOG.md.gz"
   install -m 644 examples/policies/*.toml "$doc/examples/policies/"
   install -m 644 packaging/debian/copyright "$doc/copyright"
   gzip -9n <"$3" >"$doc/THIRD-PARTY.gz"
+  # Debian wants a list of changes in its own form, and reasons for what its checker would complain of.
+  mkdir -p "$tree/debian"
+  debian_changelog "$4" | gzip -9n >"$tree/debian/changelog.gz"
+  install -m 644 packaging/debian/lintian-overrides "$tree/debian/isotherm"
   for file in MIT APACHE; do install -D -m 644 "LICENSE-$file" "$share/licenses/isotherm/LICENSE-$file"; done
   chmod -R u=rwX,go=rX "$tree"
   find "$tree" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
+}
+
+# debian_changelog VERSION: the list of changes in the form of Debian. The real one is beside it.
+debian_changelog() {
+  cat <<ENTRY
+isotherm ($1) unstable; urgency=medium
+
+  * Packed from commit $ISOTHERM_COMMIT. What users see of each version is told in
+    /usr/share/doc/isotherm/CHANGELOG.md.gz.
+
+ -- $(sed -n 's/^maintainer = "\(.*\)"$/\1/p' crates/cli/Cargo.toml)  $(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")
+ENTRY
 }

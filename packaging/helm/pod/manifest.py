@@ -65,11 +65,25 @@ def seccomp(profile, caps):
     return out
 
 
-def config(documents, spec, node, rootfs, without=(), profile=None, arguments=()):
+def environment(spec, node):
+    """The variables that the manifest names: what the kubelet fills in."""
+    fields = {"spec.nodeName": node.name}
+    return {e["name"]: fields[e["valueFrom"]["fieldRef"]["fieldPath"]] for e in spec.get("env", [])}
+
+
+def expanded(words, variables):
+    """Arguments with $(NAME) replaced, as the kubelet does it."""
+    for name, value in variables.items():
+        words = [word.replace(f"$({name})", value) for word in words]
+    return words
+
+
+def config(documents, spec, node, rootfs, without=(), profile=None, hidden=(),
+           arguments=()):
     """The OCI configuration of a container of the DaemonSet.
 
     `without` are capabilities that are taken away, `profile` a file of seccomp in place of the
-    manifest's, `arguments` further ones of the program.
+    manifest's, `hidden` paths that the kernel does not have, `arguments` further ones of the program.
     """
     pod = daemonset(documents)["spec"]["template"]["spec"]
     context = {**pod.get("securityContext", {}), **spec["securityContext"]}
@@ -95,14 +109,15 @@ def config(documents, spec, node, rootfs, without=(), profile=None, arguments=()
         access = "ro" if mount.get("readOnly") else "rw"
         mounts.append({"destination": mount["mountPath"], "type": "bind", "source": str(source),
                        "options": ["rbind", "rprivate", access]})
+    variables = environment(spec, node)
     namespaces = ["mount", "ipc", "uts", "cgroup"] + ([] if pod.get("hostPID") else ["pid"])
     out = {
         "ociVersion": "1.0.2",
         "process": {
             "terminal": False,
             "user": {"uid": context["runAsUser"], "gid": context["runAsGroup"]},
-            "args": ["/usr/bin/isotherm", *spec["args"], *arguments],
-            "env": ["PATH=/usr/bin", *node.environment],
+            "args": ["/usr/bin/isotherm", *expanded(spec["args"], variables), *arguments],
+            "env": ["PATH=/usr/bin", *(f"{n}={v}" for n, v in variables.items()), *node.environment],
             "cwd": "/",
             "capabilities": {s: caps for s in ("bounding", "effective", "permitted")},
             "noNewPrivileges": context["allowPrivilegeEscalation"] is False,
@@ -113,7 +128,7 @@ def config(documents, spec, node, rootfs, without=(), profile=None, arguments=()
         "linux": {
             # The network namespace is that of the test, which has one of its own: so it can probe.
             "namespaces": [{"type": name} for name in namespaces],
-            "maskedPaths": MASKED,
+            "maskedPaths": [*MASKED, *hidden],
             "readonlyPaths": READ_ONLY,
         },
     }

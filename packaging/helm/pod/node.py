@@ -90,6 +90,7 @@ class Node:
     """The node. `environment` are variables of containers that run on it."""
 
     environment = []
+    name = "node-7.example"
 
     def __init__(self, root):
         self.root, self.mount = Path(root), CGROUPS
@@ -119,22 +120,34 @@ class Node:
         if "hostPath" in volume:
             path = volume["hostPath"]["path"]
             made = self.path(path)
+            if volume["hostPath"].get("type") == "DirectoryOrCreate":
+                made.mkdir(parents=True, exist_ok=True)
             return made if made.exists() else Path(path)
         at = self.path(f"/volumes/{volume['name']}")
         at.mkdir(parents=True, exist_ok=True)
         return at
 
-    def configure(self, texts):
-        """Puts the texts of a ConfigMap where the volume `policies` has them."""
-        at = self.path("/volumes/policies")
-        shutil.rmtree(at, ignore_errors=True)
-        at.mkdir(parents=True)
+    def configure(self, texts, volume="policies"):
+        """Puts the texts of a ConfigMap where a volume has them."""
+        at = self.path(f"/volumes/{volume}")
+        at.mkdir(parents=True, exist_ok=True)
         # As the kubelet does it: the files are links into a directory that is replaced as a whole.
-        (at / "..2026_11_26").mkdir()
-        (at / "..data").symlink_to("..2026_11_26")
+        # The volume itself stays, since containers have it mounted.
+        self.versions = getattr(self, "versions", 0) + 1
+        version = f"..2026_11_26.{self.versions}"
+        (at / version).mkdir()
         for name, text in texts.items():
-            (at / "..data" / name).write_text(text)
-            (at / name).symlink_to(Path("..data") / name)
+            (at / version / name).write_text(text)
+        (at / "..new").symlink_to(version)
+        (at / "..new").rename(at / "..data")
+        for name in texts:
+            if not (at / name).is_symlink():
+                (at / name).symlink_to(Path("..data") / name)
+        for old in at.iterdir():
+            if old.name.startswith("..2026") and old.name != version:
+                shutil.rmtree(old)
+            elif not old.name.startswith("..") and old.name not in texts:
+                old.unlink()
 
     def forget(self):
         """What the agent kept ends with its pod."""

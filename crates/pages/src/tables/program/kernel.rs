@@ -275,7 +275,14 @@ fn refused(tried: &str, e: io::Error) -> SetError {
         let hint = "boot with lockdown=integrity or lower, or use another operations set";
         return SetError::of_set(SET, SetKind::Permission, tried, why, hint).with(e);
     }
-    if !is_permission(&e) && has_capabilities() {
+    if has_capabilities() {
+        if is_permission(&e) {
+            let why = "CAP_BPF and CAP_PERFMON are there, so a filter of system calls (seccomp), a \
+                       security module or a user namespace forbids it";
+            let hint = "allow bpf and perf_event_open: `isotherm agent --write-seccomp FILE` writes \
+                        a filter that does; or run outside of the container";
+            return SetError::of_set(SET, SetKind::Permission, tried, why, hint).with(e);
+        }
         let why = format!("kernel {}", release());
         return SetError::of_set(SET, SetKind::NotSupported, tried, why, "").with(e);
     }

@@ -308,7 +308,15 @@ def test_an_open_part_is_not_read(damaged: Any, opened: Any) -> None:
 def test_a_part_outside_of_the_layout(damaged: Any, opened: Any) -> None:
     part = parts(damaged[0])[0]
     shutil.copyfile(part, part.parent.parent.parent / "stray.parquet")
-    assert found(opened(damaged))["misplaced"][0].where == "cgroups/stray.parquet"
+    odd = part.parent.parent.parent / "date=yesterday" / part.parent.name
+    odd.mkdir(parents=True)
+    shutil.copyfile(part, odd / part.name)
+    told = found(opened(damaged))
+    assert {p.where for p in told["misplaced"]} == {
+        "cgroups/stray.parquet",
+        f"cgroups/date=yesterday/{part.parent.name}/{part.name}",
+    }
+    assert "duplicate" not in told
 
 
 def test_strange_host_names(damaged: Any, opened: Any) -> None:

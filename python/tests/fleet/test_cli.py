@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -74,6 +75,27 @@ def test_a_folder_without_data(tmp_path: Path, capsys: Any) -> None:
     assert main(["report", str(tmp_path)]) == 2
     err = capsys.readouterr().err
     assert "error: " in err and "hint:" in err
+
+
+def test_a_fleet_of_which_nothing_can_be_used(sound: Any, tmp_path: Path, capsys: Any) -> None:
+    root = tmp_path / "fleet"
+    shutil.copytree(sound[0], root)
+    for part in root.rglob("*.parquet"):
+        os.truncate(part, 100)
+    assert main(["report", str(root)]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and "nothing in it that can be used" in said.err
+    assert "no usable footer" in said.err and "more" in said.err and "--question data" in said.err
+    # Who asks what is wrong gets an answer.
+    assert main(["report", str(root), "--question", "data", "--rows", "0"]) == 0
+    assert "truncated" in capsys.readouterr().out
+    empty = tmp_path / "empty" / "isotherm" / "v1" / "cgroups" / "date=2026-01-31" / "host=a"
+    empty.mkdir(parents=True)
+    assert main(["report", str(tmp_path / "empty")]) == 2
+    assert "there are no parts" in capsys.readouterr().err
+    # A clock that is wrong on every host leaves none.
+    assert main(["report", str(sound[0]), "--now", "2025-01-01"]) == 2
+    assert "left out" in capsys.readouterr().err
 
 
 def test_without_spark_it_says_how_to_get_it(sound: Any) -> None:

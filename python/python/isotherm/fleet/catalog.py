@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any, Iterator, Optional
 from urllib.parse import unquote
@@ -159,6 +159,10 @@ def _read(table: str, path: Path) -> Part | tuple[str, str, str]:
     host = unquote(pairs.get("host", ""))
     if not host or "date" not in pairs:
         return ("misplaced", "it is not in a folder date=DATE/host=HOST", LEFT_OUT)
+    try:
+        date.fromisoformat(pairs["date"])
+    except ValueError:
+        return ("misplaced", f"date={pairs['date']} is no day (YYYY-MM-DD)", LEFT_OUT)
     try:
         meta = pq.read_metadata(path)
     except (pa.ArrowInvalid, EOFError) as error:

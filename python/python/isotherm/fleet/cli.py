@@ -12,7 +12,7 @@ import re
 import sys
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import Any, Optional, Sequence
 
 from isotherm._errors import Error, InvalidError, MissingError, NotSupportedError
 
@@ -150,6 +150,8 @@ def _report(args: argparse.Namespace) -> int:
         if args.explain:
             print(explained(fleet, names), end="")
             return 0
+        if names != ["data"]:
+            _check_usable(fleet, args)
         answers = [answer for name in names for answer in fleet.ask(QUESTIONS[name])]
         print(to_text(answers, fleet.problems, args.rows))
         about = f"{args.dir}, {now:%Y-%m-%d %H:%M} UTC, {len(fleet.audit.hosts)} hosts"
@@ -164,6 +166,28 @@ def _report(args: argparse.Namespace) -> int:
             told = f"{len(texts)} policies are in {args.policies}"
             print(f"\n{told}; `isotherm run FILE --dry-run` tries one")
         return PARTIAL if args.strict and fleet.problems.found else 0
+
+
+def _check_usable(fleet: Any, args: argparse.Namespace) -> None:
+    """Refuses to ask a fleet of which no part can be used: empty answers would look like answers.
+
+    :raises isotherm.Error: if it is so, with the first reasons.
+    """
+    parts = [part for own in fleet.catalog.parts.values() for part in own if part.rows]
+    if {part.host for part in parts} - fleet.audit.out:
+        return
+    found = [problem for problem in fleet.problems.found if problem.kind != "missing"]
+    why = [f"{p.where}: {p.what} ({p.done})" for p in found[:3]]
+    if len(found) > 3:
+        why.append(f"and {len(found) - 3} more")
+    if not found:
+        why = [f"no part is of the time since {args.since}" if args.since else "there are no parts"]
+    raise InvalidError(
+        f"{args.dir}: there is nothing in it that can be used\n"
+        f"  tried: all parts below {fleet.catalog.base}\n"
+        "  why:   " + "\n         ".join(why) + "\n"
+        "  hint:  --question data tells all that is wrong"
+    )
 
 
 def explained(fleet: "object", names: Sequence[str]) -> str:

@@ -61,10 +61,14 @@ class Spark:
         try:
             self.session = builder.getOrCreate()
         except Exception as error:
+            hint = "see the lines of Java above"
+            if remote:
+                hint = f"is a Spark Connect server at {remote}? pip install 'pyspark[connect]'"
+            said = (str(error).splitlines() or [type(error).__name__])[0]
             raise NotSupportedError(
                 "engine spark cannot start\n"
-                f"  tried: a Spark session: {str(error).splitlines()[0]}\n"
-                "  hint:  see the lines of Java above, or use --engine duckdb"
+                f"  tried: a Spark session: {said}\n"
+                f"  hint:  {hint}, or use --engine duckdb"
             ) from error
         if not remote:
             self.session.sparkContext.setLogLevel("OFF")

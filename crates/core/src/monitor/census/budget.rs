@@ -36,6 +36,8 @@ const CALM_SHARES: (u64, u64) = (10, 5);
 const DRAWING_SHARES: (u64, u64) = (12, 3);
 /// The share for looks at everything when the working set has moved, in percent.
 const SWEEP_SHARE: u64 = 15;
+/// The share for cross-sections, in percent.
+const CROSS_SHARE: u64 = 20;
 /// The share for looks in turn while units wait for their turn: there is memory that was never
 /// armed, or too little is left to arm what was.
 const WAITING_SHARE: u64 = 10;
@@ -284,6 +286,12 @@ impl Budget {
     pub(super) fn rest_of_drawing(&self, work_ns: u64) -> u64 {
         let share = if self.is_calm { DRAWING_SHARES.1 } else { DRAWING_SHARES.0 };
         work_ns.saturating_mul(10_000 * 100) / (self.bp * share).max(1)
+    }
+
+    /// How long to rest after a cross-section of so many pages, in ns.
+    pub(super) fn rest_of_cross(&self, nr: usize) -> u64 {
+        let work_ns = self.arm_ns.saturating_mul(nr as u64);
+        work_ns.saturating_mul(10_000 * 100) / (self.bp * CROSS_SHARE).max(1)
     }
 
     /// How long to rest after so many units were looked at since the working set has moved, in ns.

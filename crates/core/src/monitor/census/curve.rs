@@ -19,6 +19,7 @@
 //! Invariants: only turns are counted, one per unit, so all units have the same weight. A line is
 //! taken only if no point between contradicts it. Absent: anything that changes.
 
+use super::cross::Cross;
 use super::planes::{Seen, is_over};
 use super::unit::Unit;
 use crate::snapshot::SPANS;
@@ -43,6 +44,8 @@ const LATER_NS: [u64; 12] = [
 const POINTS: usize = 2 + LATER_NS.len();
 /// All points, one bit each.
 pub(super) const ALL: u16 = (1 << POINTS) - 1;
+/// Standard deviations on each side of a 90 % interval.
+pub(super) const SIGMAS: f64 = 1.645;
 /// Standard deviations that chance explains.
 const CHANCE: f64 = 2.0;
 /// Of so few events nearly all may have been missed by chance.
@@ -200,6 +203,8 @@ struct Point {
     pages: Pages,
     /// How many pages come at once.
     at_once: f64,
+    /// Whether no event can be missing by chance.
+    is_whole: bool,
 }
 
 impl Curve {
@@ -236,6 +241,7 @@ impl Curve {
                     sigma: libm::sqrt(float(sum.doubt) / 2.0) * scale,
                 },
                 at_once: float(sum.squares) / float(sum.apart.max(1)),
+                is_whole: false,
             })
         })
     }
@@ -250,6 +256,18 @@ pub(super) struct Lines<'a> {
     /// Whether what is touched mostly passes by. Then what was counted out of turn is no reason to
     /// doubt the turns.
     pub(super) is_passing: bool,
+    /// The cross-sections of the target.
+    pub(super) cross: &'a Cross,
+}
+
+/// What is known of a span beside the sum over turns: a number of pages with its 90 % interval.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Told {
+    pub(super) mean: f64,
+    pub(super) lo: f64,
+    pub(super) hi: f64,
+    /// Whether it lies on a straight line.
+    pub(super) is_line: bool,
 }
 
 /// A number of pages with its standard deviation.
@@ -259,11 +277,24 @@ pub(super) struct Pages {
     pub(super) sigma: f64,
 }
 
+impl Pages {
+    /// Its 90 % interval.
+    pub(super) fn interval(self) -> (f64, f64) {
+        (self.mean - SIGMAS * self.sigma, self.mean + SIGMAS * self.sigma)
+    }
+
+    /// Whether chance explains that another number was found.
+    fn explains(&self, other: Self) -> bool {
+        (self.mean - other.mean).abs() <= CHANCE * libm::hypot(self.sigma, other.sigma)
+    }
+}
+
 /// Where no turn was counted.
 #[cfg(test)]
 pub(super) const NO_LINES: Lines<'static> = {
     const NONE: Sum = Sum { size: 0, pages: 0, doubt: 0, alone: 0, apart: 0, squares: 0 };
-    Lines { curve: &Curve([NONE; POINTS]), spans: &[1; SPANS], is_passing: false }
+    const NO_CROSS: Cross = Cross::new();
+    Lines { curve: &Curve([NONE; POINTS]), spans: &[1; SPANS], is_passing: false, cross: &NO_CROSS }
 };
 
 impl Lines<'_> {
@@ -275,6 +306,33 @@ impl Lines<'_> {
         (float(sum.doubt) / float(sum.alone.max(1))).max(1.0)
     }
 
+    /// What is known better of a span than turns have `counted`, in a target of `size` pages: by a
+    /// line that cross-sections do not contradict, or by them.
+    pub(super) fn told(&self, span: usize, size: u64, counted: Pages) -> Option<Told> {
+        let line = self.within(span, size, counted);
+        let cross = self.cross.told(span, self.spans, size);
+        let is_explained = |cross: &Pages| self.is_passing || counted.explains(*cross);
+        let cross = cross.filter(|cross| cross.sigma < counted.sigma && is_explained(cross));
+        let is_line = match (line, cross) {
+            (None, None) => return None,
+            (Some(line), Some(cross)) => line.sigma <= cross.sigma,
+            (line, _) => line.is_some(),
+        };
+        let line = line.or(cross)?;
+        let other = cross.unwrap_or(counted);
+        let mean = if is_line { line.mean } else { other.mean };
+        let ((lo, hi), other) = (line.interval(), other.interval());
+        Some(Told { mean, lo: lo.min(other.0), hi: hi.max(other.1), is_line })
+    }
+
+    /// The point, or what cross-sections know better of it.
+    fn better(&self, point: Point, size: u64) -> Point {
+        let span = self.spans.iter().position(|span| float(span.cast_signed()) == point.at);
+        let cross = span.and_then(|span| self.cross.told(span, self.spans, size));
+        let cross = cross.filter(|cross| cross.sigma < point.pages.sigma);
+        cross.map_or(point, |pages| Point { pages, is_whole: true, ..point })
+    }
+
     /// The pages touched within a span in a target of `size` pages, if a line up to a longer time
     /// tells. `counted`: what was counted for the span. If chance does not explain that it is not
     /// on the line, something has changed since the turns.
@@ -282,13 +340,14 @@ impl Lines<'_> {
         let mut all = [Point::default(); POINTS];
         let mut nr = 0;
         for point in self.curve.points(size, self.spans) {
-            all[nr] = point;
+            all[nr] = self.better(point, size);
             nr += 1;
         }
         let points = all.get(..nr)?;
         let at_once = points.iter().map(|p| p.at_once).fold(0.0, f64::max);
         let at = float(self.spans[span].cast_signed());
-        let counted = (!self.is_passing).then_some(Point { at, pages: counted, at_once });
+        let counted =
+            (!self.is_passing).then_some(Point { at, pages: counted, at_once, is_whole: false });
         // What is hot is touched within the first sample, and adds to each point. It may have
         // changed since the turns, other than what only passes by.
         let hot = counted.is_some().then_some(*points.first()?);
@@ -319,7 +378,8 @@ impl Point {
     /// `at_once` pages may have been missed if there are few.
     fn allows(&self, mean: f64, at_once: f64) -> bool {
         let Pages { mean: here, sigma } = self.pages;
-        let missed = if here < FEW * at_once { FEW * at_once } else { 0.0 };
+        let may_miss = !self.is_whole && here < FEW * at_once;
+        let missed = if may_miss { FEW * at_once } else { 0.0 };
         (here - CHANCE * sigma..=here + CHANCE * sigma + missed).contains(&mean)
     }
 }
@@ -379,7 +439,8 @@ mod tests {
     }
 
     fn within(curve: &Curve, span: usize, counted: Pages, is_passing: bool) -> Option<Pages> {
-        let lines = Lines { curve, spans: &SPANS_NS, is_passing };
+        let cross = Cross::default();
+        let lines = Lines { curve, spans: &SPANS_NS, is_passing, cross: &cross };
         lines.within(span, NR * 512, counted)
     }
 
@@ -431,7 +492,9 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "minutes")]
     fn neighbours_that_are_touched_together_are_one_event() {
-        let lines = |curve| Lines { curve, spans: &SPANS_NS, is_passing: false }.together(1);
+        let cross = Cross::default();
+        let lines =
+            |curve| Lines { curve, spans: &SPANS_NS, is_passing: false, cross: &cross }.together(1);
         let together = curve(swept(1000));
         let alone = curve(|nr, turn, ms| swept(1000)(nr * 8, turn, ms));
         assert!(lines(&together) > 4.0, "{}", lines(&together));

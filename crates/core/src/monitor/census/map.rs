@@ -10,13 +10,15 @@ use alloc::vec::Vec;
 use self::found::Found;
 use self::places::Places;
 pub(super) use self::spared::Spared;
-use super::curve::{self, Course, Curve};
+use super::cross::Cross;
+use super::curve::{self, Course, Curve, Lines};
 use super::touched::Sums;
 use super::unit::{Outline, Unit};
 use crate::addr::{AddrRange, round_down};
 use crate::ops::Reclaimed;
 use crate::region::Region;
 use crate::rng::Rng;
+use crate::snapshot::SPANS;
 use crate::target::TargetId;
 use crate::time::Time;
 use crate::unit::{PageBits, UNIT};
@@ -34,6 +36,8 @@ const LARGE: usize = 1024;
 /// Pages of a unit that must be touched within a sample for its neighbours to come first.
 const TOUCHED: u64 = 32;
 
+/// A target has grown if more than one in so many of its bytes is new.
+const GROWN: u64 = 16;
 /// The span over which units that change are counted, in ns.
 const COUNTED_NS: u64 = 2_000_000_000;
 /// A target is calm when for this time, in ns, no more than one in so many units has changed.
@@ -63,6 +67,8 @@ pub(super) struct Map {
     pub(super) sums: Sums,
     /// How soon that was touched.
     pub(super) curve: Curve,
+    /// What was touched at the same time.
+    pub(super) cross: Cross,
     /// The largest share of touched pages that others hide, over all spans.
     pub(super) hidden: f64,
     /// Starts of units of which the next snapshot tells.
@@ -192,6 +198,7 @@ impl Map {
                 start += UNIT;
             }
         }
+        self.cross.stop();
         // The places have changed.
         self.places.fill(self.units.iter().map(|unit| unit.start));
         self.found.keep(|start| self.places.find(start).is_some());
@@ -207,6 +214,10 @@ impl Map {
         self.units.chunks(CHUNK).for_each(|chunk| self.curve.add(chunk, curve::ALL));
         if fresh > 0 {
             self.busy_at = now;
+        }
+        if fresh.saturating_mul(GROWN) > self.watched {
+            // What is known of moments is no share of this.
+            self.cross = Cross::default();
         }
         fresh
     }
@@ -248,6 +259,21 @@ impl Map {
         self.curve.take_out(&self.units[first..behind], points);
         self.units[at].course = now;
         self.curve.add(&self.units[first..behind], points);
+    }
+
+    /// The cross-section that goes on is over. The next one begins `rest_ns` later.
+    pub(super) fn end_cross(&mut self, spans: &[u64; SPANS], now: Time, rest_ns: u64) {
+        let (counted, size) = self.sums.counted(self.units.len(), &self.lines(spans));
+        let mut cross = core::mem::take(&mut self.cross);
+        let unit_at = |start| self.units.get(self.places.find(start)?);
+        cross.end(unit_at, counted, size, spans, (now, rest_ns));
+        self.cross = cross;
+    }
+
+    /// What is known of the spans beside the sums.
+    pub(super) fn lines<'a>(&'a self, spans: &'a [u64; SPANS]) -> Lines<'a> {
+        let is_passing = self.is_passing();
+        Lines { curve: &self.curve, spans, is_passing, cross: &self.cross }
     }
 
     /// A unit was armed since something had woken up, which had passed by then, or not.

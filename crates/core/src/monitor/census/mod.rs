@@ -17,6 +17,7 @@
 //! * `turns`: which units have their turn;
 //! * `changes`: what is done out of turn where memory has changed;
 //! * `budget`: CPU time that may be used;
+//! * `cross`: pages all over a target that are made old at once, where turns leave a doubt;
 //! * `touched`: how much was touched within spans, over all units; `lost`: what others hide of it;
 //! * `draw`: regions from units.
 //!
@@ -26,6 +27,7 @@
 
 mod budget;
 mod changes;
+mod cross;
 mod curve;
 mod draw;
 mod lost;
@@ -37,10 +39,10 @@ mod unit;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use self::budget::Budget;
 use self::changes::Changes;
-use self::curve::Lines;
 use self::draw::{Run, draw};
 use self::lost::widened;
 use self::map::{CHUNK, Map, Spared};
@@ -150,6 +152,7 @@ impl Sampler for Census {
     /// The looks to come are counted in samples, so they are counted anew.
     fn rescale(&mut self, scene: &mut Scene<'_>, old_us: u64) {
         let (passed, new_us) = (scene.passed, scene.attrs.sample_us.max(1));
+        self.maps.iter_mut().for_each(|map| map.cross.stop());
         for due in self.due.iter_mut().flatten().chain(&mut self.soon) {
             let us = due.sample.saturating_sub(passed).saturating_mul(old_us);
             due.sample = passed.saturating_add(us / new_us).max(passed + 1);
@@ -170,6 +173,7 @@ impl Sampler for Census {
             self.choose_sentinels(scene);
         }
         self.changes.choose_woken(&mut self.maps, scene.units, scene.rng, scene.now);
+        self.choose_cross(scene);
         scene.units.sort_unstable_by_key(|c| (c.target, c.start));
     }
 
@@ -184,6 +188,11 @@ impl Sampler for Census {
             let Some(map) = self.maps.iter_mut().find(|m| m.id == check.target) else { continue };
             let Some(at) = map.find(check.start) else { continue };
             let unit = &mut map.units[at];
+            if map.cross.was_armed(check, now) {
+                unit.was_probed(check);
+                nr_cleared += unit.leaves(check.young.and(check.pages));
+                continue;
+            }
             let (was_unknown, before) = (!unit.armed, unit.since);
             map.sums.take_out(unit);
             nr_cleared += unit.was_armed(check, now);
@@ -204,6 +213,9 @@ impl Sampler for Census {
                 list.push_back(Due { sample, target, start, since });
             }
         }
+        for map in self.maps.iter_mut().filter(|map| map.cross.is_arming()) {
+            map.cross.step_was_armed(passed, &waits(scene.attrs, 0));
+        }
         scene.units.clear();
         self.prune();
         nr_cleared
@@ -211,11 +223,13 @@ impl Sampler for Census {
 
     fn next_due(&self, scene: &Scene<'_>) -> u64 {
         let fronts = self.due.iter().filter_map(VecDeque::front);
-        let looks = fronts.chain(&self.soon).map(|due| due.sample).min();
+        let crosses = self.maps.iter().filter_map(|map| map.cross.next_look());
+        let looks = fronts.chain(&self.soon).map(|due| due.sample).chain(crosses).min();
         let arms = !self.idle && self.budget.allows_chunk();
+        let arms = arms
+            || self.changes.are_pending(scene.now)
+            || self.maps.iter().any(|map| map.cross.is_arming());
         let arms = if arms { scene.passed.wrapping_add(1) } else { u64::MAX };
-        let arms =
-            if self.changes.are_pending(scene.now) { scene.passed.wrapping_add(1) } else { arms };
         let end = scene.turn.next_aggregation;
         looks.unwrap_or(u64::MAX).min(arms).min(end).min(scene.turn.next_update)
     }
@@ -252,7 +266,16 @@ impl Sampler for Census {
         self.changes.choose_looks(&self.maps, scene.units, &spans, scene.now);
         self.choose_looks(scene);
         let units = &mut *scene.units;
-        units.sort_unstable_by_key(|c| (c.target, c.start));
+        let mut is_mixed = false;
+        for map in &mut self.maps {
+            is_mixed |= map.cross.choose_looks(map.id, scene.passed, units);
+        }
+        if is_mixed {
+            // Of a whole unit and one of its pages, the unit is looked at.
+            units.sort_unstable_by_key(|c| (c.target, c.start, Reverse(c.pages.count())));
+        } else {
+            units.sort_unstable_by_key(|c| (c.target, c.start));
+        }
         units.dedup_by_key(|c| (c.target, c.start));
         self.budget.ask(scene.now);
         (!units.is_empty()).then_some(Wish::CheckUnits)
@@ -271,6 +294,12 @@ impl Sampler for Census {
             let is_passing = map.is_passing();
             let unit = &mut map.units[at];
             let looked = check.looked.map_or(now, |at| at.min(now));
+            if map.cross.note(check, looked) {
+                self.budget.touched(1, false);
+            }
+            if check.pages != *unit.pages {
+                continue;
+            }
             if unit.is_as_before(check, looked, &spans) {
                 unit.was_seen_again(looked);
                 continue;
@@ -313,6 +342,11 @@ impl Sampler for Census {
                 map.take_alarm(is_false);
             }
             self.changed |= self.changes.take(map, at, news);
+        }
+        for map in self.maps.iter_mut().filter(|map| map.cross.is_over()) {
+            // Not at even times: what comes back at such times would always be seen at one point.
+            let rest_ns = self.budget.rest_of_cross(map.cross.len());
+            map.end_cross(&spans, now, scene.rng.range(rest_ns / 2, rest_ns + rest_ns / 2 + 1));
         }
         scene.units.clear();
     }
@@ -412,8 +446,10 @@ impl Sampler for Census {
 
     fn pages(&mut self, target: &Target, info: &mut TargetInfo) {
         let Some(map) = self.maps.iter_mut().find(|m| m.id == target.id) else { return };
-        let lines = Lines { curve: &map.curve, spans: &self.spans, is_passing: map.is_passing() };
-        info.touched = Some(map.sums.touched(map.units.len(), map.watched, &self.others, &lines));
+        let (lines, nr) = (map.lines(&self.spans), map.units.len());
+        info.touched = Some(map.sums.touched(nr, map.watched, &self.others, &lines));
+        let counted = map.sums.counted(nr, &lines).0;
+        map.cross.doubt(counted.into_iter().flatten());
         map.hidden = map.sums.hidden(&self.others);
         let mut fresh = core::mem::take(&mut map.fresh);
         fresh.sort_unstable();
@@ -520,6 +556,19 @@ impl Census {
                     self.watched_alone.push((map.id, unit.start));
                     left -= 1;
                 }
+            }
+        }
+    }
+
+    /// Pages all over a target, where turns leave a doubt. They come before the next turns.
+    fn choose_cross(&mut self, scene: &mut Scene<'_>) {
+        let now = scene.now;
+        for map in &mut self.maps {
+            if map.cross.is_due(now) && !map.has_unknown(now) && !map.spared.all(now) {
+                map.cross.begin(&map.units, &map.spared, scene.rng, now);
+            }
+            if map.cross.is_arming() {
+                map.cross.choose(map.id, scene.units);
             }
         }
     }

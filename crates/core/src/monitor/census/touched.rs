@@ -8,7 +8,8 @@
 //!   the pattern is. Where it was measured once, what the next longer span adds tells how much of
 //!   it comes and goes: at most a quarter of its square. Neighbours have their turns together, so
 //!   what passes one of them passes all; [`curve`](super::curve) knows by how much that adds to the
-//!   doubt, and what a short span is from longer ones.
+//!   doubt, and what a short span is from longer ones. [`cross`](super::cross) knows what is
+//!   touched at one time.
 //! * *The units that were not measured yet.* Those that were armed in turn are an even sample of
 //!   the target, so their mean and variance stand for the rest. Units that were armed out of turn,
 //!   because something near them changed, are no such sample and do not count for that. A unit
@@ -31,16 +32,14 @@
 //! Invariant: the sums are those of the units, so a unit is taken out before it changes and put
 //! back afterwards. Looks that come late are told with a doubt, see `planes`.
 
-use super::curve::{Lines, Pages};
+use super::cross::SEEN;
+use super::curve::{Lines, Pages, SIGMAS};
 use super::lost::Exposed;
 use super::unit::Unit;
 use crate::addr::PAGE_SIZE;
 use crate::ops::ClearRate;
 use crate::snapshot::{SPANS, Touched, TouchedBytes};
 use crate::unit::UNIT;
-
-/// Standard deviations on each side of a 90 % interval.
-const SIGMAS: f64 = 1.645;
 
 /// A sample of units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -131,6 +130,23 @@ impl Sum {
         self.exposed.pairs(&other.exposed).for_each(|(a, b)| change(a, b));
     }
 
+    /// What the turns have counted, for a target of `all` units and this size.
+    fn counted(&self, (all, size): (u64, u64), span: usize, lines: &Lines<'_>) -> Option<Counted> {
+        if self.units == 0 {
+            return None;
+        }
+        let [shorter, shorter_size, in_shorter] = self.shorter;
+        let left = all.saturating_sub(self.units + shorter);
+        let left_size = size.saturating_sub(self.size + shorter_size);
+        let rest = Rest::of(left, left_size, &self.in_turn);
+        let longer = Rest::of(shorter, shorter_size, &self.grown);
+        let mean = float(self.pages) + float(in_shorter) + rest.pages + longer.pages;
+        let doubt =
+            float(self.doubt) / 4.0 * lines.together(span) + rest.variance + longer.variance;
+        let pages = Pages { mean, sigma: libm::sqrt(doubt) };
+        Some(Counted { pages, doubt, unseen: rest.unseen + longer.unseen })
+    }
+
     /// The estimate for a target of `all` units and this size, if others clear bits so often.
     fn estimate(
         &self,
@@ -139,44 +155,42 @@ impl Sum {
         others: &ClearRate,
         lines: (usize, &Lines<'_>),
     ) -> Option<TouchedBytes> {
-        if self.units == 0 {
-            return None;
-        }
         let (span, lines) = lines;
-        let [shorter, shorter_size, in_shorter] = self.shorter;
-        let left = all.saturating_sub(self.units + shorter);
-        let left_size = size.saturating_sub(self.size + shorter_size);
-        let rest = Rest::of(left, left_size, &self.in_turn);
-        let longer = Rest::of(shorter, shorter_size, &self.grown);
-        let pages = float(self.pages) + float(in_shorter) + rest.pages + longer.pages;
-        let doubt =
-            float(self.doubt) / 4.0 * lines.together(span) + rest.variance + longer.variance;
-        let unseen = rest.unseen + longer.unseen;
+        let counted = self.counted((all, size), span, lines)?;
+        let Counted { pages: Pages { mean: pages, sigma }, doubt, unseen } = counted;
         // The rest is taken to be like what was measured, in what is lost and what is late as well.
         let scale = float(all.max(1)) / float(self.units);
         let (stuck, either) = (float(self.stuck), float(self.either) * scale);
-        let width = SIGMAS * libm::sqrt(doubt);
         let lost = self.exposed.most(others);
-        let above = lost.pages * scale + SIGMAS * libm::sqrt(doubt + lost.variance * scale);
-        let (mut lo, mut hi) = (pages - width, pages + above);
-        let counted = Pages { mean: pages, sigma: libm::sqrt(doubt) };
+        let hidden =
+            lost.pages * scale + SIGMAS * (libm::sqrt(doubt + lost.variance * scale) - sigma);
         // After a change the turns tell what was.
         let is_stale = self.expected > 0 && !lines.is_passing;
-        let line = lines.within(span, size.saturating_sub(self.stuck), counted);
-        let pages = line.filter(|_| !is_stale).map_or(pages, |line| {
-            lo = lo.min(line.mean - SIGMAS * line.sigma);
-            hi = hi.max(line.mean + SIGMAS * line.sigma);
+        let told = lines.told(span, size.saturating_sub(self.stuck), counted.pages);
+        let told = told.filter(|_| !is_stale);
+        let (lo, hi) = told.map_or(counted.pages.interval(), |told| (told.lo, told.hi));
+        let pages = told.map_or(pages, |told| {
             // Of what comes in bursts, no less is touched than the line says.
-            if self.bursts * 2 > self.pages { line.mean.max(pages) } else { line.mean }
+            let in_bursts = told.is_line && self.bursts * 2 > self.pages;
+            if in_bursts { told.mean.max(pages) } else { told.mean }
         });
         let bytes = |pages: f64| whole(pages * float(PAGE_SIZE)).min(watched);
         Some(TouchedBytes {
             bytes: bytes(pages),
             lo: bytes(lo - float(self.came) - either - stuck * self.in_turn.share()),
-            hi: bytes(hi + float(self.guessed) + either + unseen + stuck),
+            hi: bytes(hi + hidden + float(self.guessed) + either + unseen + stuck),
             measured: self.watched * PAGE_SIZE,
         })
     }
+}
+
+/// What the turns have counted of a span.
+struct Counted {
+    pages: Pages,
+    /// The variance of the pages.
+    doubt: f64,
+    /// Pages that there may be besides.
+    unseen: f64,
 }
 
 /// What follows from a sample of units for those that are not known.
@@ -284,11 +298,28 @@ impl Sums {
         lines: &Lines<'_>,
     ) -> Touched {
         let of = |nr: usize| {
-            let sum = &self.spans[nr];
-            let size = self.size + sum.in_turn.likely(self.unknown);
-            sum.estimate((all as u64, size), watched, others, (nr, lines))
+            let all = (all as u64, self.size_of(nr));
+            self.spans[nr].estimate(all, watched, others, (nr, lines))
         };
         Touched { spans: core::array::from_fn(of), watched }
+    }
+
+    /// How many pages are mapped, as far as the units that were measured for a span tell.
+    fn size_of(&self, span: usize) -> u64 {
+        self.size + self.spans[span].in_turn.likely(self.unknown)
+    }
+
+    /// What the turns have counted within the spans that cross-sections tell as well, in a target
+    /// of `all` units; and of how many pages.
+    pub(super) fn counted(
+        &self,
+        all: usize,
+        lines: &Lines<'_>,
+    ) -> ([Option<Pages>; SEEN.len()], u64) {
+        let of = |nr: usize| self.spans[nr].counted((all as u64, self.size_of(nr)), nr, lines);
+        let first = SEEN[0];
+        let size = self.size_of(first).saturating_sub(self.spans[first].stuck);
+        (SEEN.map(|nr| Some(of(nr)?.pages)), size)
     }
 
     /// The largest share of the touched pages, over all spans, that others probably hide.

@@ -278,6 +278,17 @@ impl Unit {
         found.minus(check.stuck).count()
     }
 
+    /// Takes in that one of its pages was made old for another purpose. For the unit that is a
+    /// look: what was touched stays touched.
+    pub(super) fn was_probed(&mut self, check: &UnitCheck) {
+        if !check.answered {
+            return;
+        }
+        let asked = if check.leaf_shift > 12 { *self.pages } else { check.pages };
+        let found = check.young.and(asked).and(*self.present).minus(*self.stuck);
+        self.young = self.young.or(found);
+    }
+
     /// Takes in a look. `spans`: of the planes, in ns, the first one sample long. `passing`:
     /// whether what wakes up in this target mostly passes by.
     pub(super) fn was_looked_at(
@@ -510,6 +521,11 @@ impl Unit {
     /// The number of its pages that are mapped, as far as that is known.
     pub(super) fn size(&self) -> u64 {
         if self.known { self.present.and(*self.pages).count() } else { self.pages.count() }
+    }
+
+    /// Its pages that are mapped and can be made old.
+    pub(super) fn clearable(&self) -> PageBits {
+        self.present.and(*self.pages).minus(*self.stuck)
     }
 
     /// Whether its pages share one accessed bit.

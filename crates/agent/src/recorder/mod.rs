@@ -39,7 +39,9 @@ use isotherm_core::{Late, TargetId, Time};
 use isotherm_host::proc::{Proc, own_cost, parse_maps};
 use isotherm_ops::kdamond::Share;
 use isotherm_ops::targets::{Target, TargetEvent};
-use isotherm_record::{AttrsInfo, Error, Exit, Header, Mapping, Object, Place, Writer, Written};
+use isotherm_record::{
+    AttrsInfo, Cgroups, Error, Exit, Header, Mapping, Object, Place, Writer, Written,
+};
 use isotherm_sys::clock;
 
 pub use event::Event;
@@ -243,6 +245,12 @@ impl Recorder {
         };
         self.count(written);
         Step::Quiet
+    }
+
+    /// Writes what cgroups used.
+    pub fn cgroups(&mut self, cgroups: Cgroups) {
+        let written = self.writer.cgroups(cgroups);
+        self.count(written);
     }
 
     /// Takes the events since the last call.

@@ -54,6 +54,10 @@ use crate::policy::TargetSpec;
 /// How often the tracker looks for forks, execs and exits, in ns.
 const TRACK_EVERY_NS: u64 = 100_000_000;
 
+/// How often it does at least in a context that is slowed, in ns. Orders to the context wait as
+/// long.
+const TRACK_SLOWED_NS: u64 = 400_000_000;
+
 /// The share of one CPU that this may take is one in so many, as long as it is done this often.
 const TRACK_SHARE: u64 = 500;
 const TRACK_MOST_NS: u64 = 800_000_000;
@@ -431,6 +435,13 @@ impl Monitor {
             walk.set_same_size_rest(closeness.same_size_ns);
         }
         self.closeness = closeness;
+    }
+
+    /// Looks at the targets less often, if the intervals were doubled so many times to save CPU
+    /// time: a wake-up for nothing but that look costs as much as one for a sample.
+    pub fn set_slowed(&mut self, times: u32) {
+        let track_ns = TRACK_EVERY_NS << times.min(8);
+        self.closeness.track_ns = track_ns.min(TRACK_SLOWED_NS);
     }
 
     /// Watches what these specifications match from now on, instead of those given before:

@@ -317,7 +317,16 @@ fn contexts() -> impl Strategy<Value = ContextPolicy> {
                     scheme.quota.sz = scheme.quota.sz.max(attrs.min_region_sz);
                 }
             }
-            ContextPolicy { name: String::new(), targets, children, ops, engine, attrs, schemes }
+            ContextPolicy {
+                name: String::new(),
+                targets,
+                children,
+                ops,
+                engine,
+                attrs,
+                schemes,
+                slowed: 0,
+            }
         },
     )
 }

@@ -14,7 +14,7 @@ use crate::exit::{self, usage};
 use crate::files;
 
 /// Where an agent keeps its records.
-const DIR: &str = "/var/lib/isotherm/history";
+pub(crate) const DIR: &str = "/var/lib/isotherm/history";
 
 /// Options that say which part of an agent's history is meant.
 #[derive(Debug, Clone, clap::Args)]
@@ -43,6 +43,34 @@ pub(crate) fn ago(text: &str) -> Result<Duration, String> {
 }
 
 impl HistoryArgs {
+    /// Of this policy, or of all, in this directory.
+    pub(crate) const fn new(policy: Option<String>, dir: PathBuf) -> Self {
+        Self { of: policy, dir }
+    }
+
+    /// The records that may hold something of the time since then, and from when on by their clock,
+    /// of every context that is meant, by name. A context that has none is left out.
+    ///
+    /// # Errors
+    ///
+    /// If there is no context, or none has a record that can be read.
+    pub(crate) fn records(
+        &self,
+        since: Duration,
+    ) -> anyhow::Result<Vec<(String, Vec<Record>, Time)>> {
+        let (mut all, mut failed) = (Vec::new(), None);
+        for (name, dir) in self.contexts()? {
+            match found(&dir, since) {
+                Ok((records, from)) => all.push((name, records, from)),
+                Err(err) => failed = Some(err),
+            }
+        }
+        match failed {
+            Some(err) if all.is_empty() => Err(err),
+            _ => Ok(all),
+        }
+    }
+
     /// Opens what was recorded since then, as one record.
     ///
     /// # Errors
@@ -120,6 +148,22 @@ fn unclear(nr: &str, known: &[(String, PathBuf)]) -> anyhow::Error {
 
 /// What was recorded in this directory since then, as one record.
 fn opened(dir: &Path, since: Duration) -> anyhow::Result<Record> {
+    let (records, from) = found(dir, since)?;
+    if !records.is_empty() {
+        let joined = join(&records, from)?;
+        if has_snapshot(&joined)? {
+            return Ok(joined);
+        }
+    }
+    Err(usage(format!(
+        "the agent has recorded nothing since then\n  tried: read {}\n  hint:  a longer time",
+        dir.display()
+    )))
+}
+
+/// The records in this directory that may hold something of the time since then, and from when on
+/// by their clock.
+fn found(dir: &Path, since: Duration) -> anyhow::Result<(Vec<Record>, Time)> {
     let mut paths = below(dir)?;
     paths.retain(|path| path.extension().is_some_and(|ending| ending == "data"));
     // The names are in the order of time.
@@ -140,17 +184,7 @@ fn opened(dir: &Path, since: Duration) -> anyhow::Result<Record> {
     if let (Some(err), true) = (damaged, records.is_empty()) {
         return Err(err);
     }
-    let (records, from) = since_then(records, since, &now);
-    if !records.is_empty() {
-        let joined = join(&records, from)?;
-        if has_snapshot(&joined)? {
-            return Ok(joined);
-        }
-    }
-    Err(usage(format!(
-        "the agent has recorded nothing since then\n  tried: read {}\n  hint:  a longer time",
-        dir.display()
-    )))
+    Ok(since_then(records, since, &now))
 }
 
 fn has_snapshot(record: &Record) -> anyhow::Result<bool> {

@@ -25,6 +25,13 @@ pub fn glob(pattern: &[u8], text: &[u8]) -> bool {
     pattern.get(p..).is_some_and(|rest| rest.iter().all(|&b| b == b'*'))
 }
 
+/// Whether a path matches, or is below one that does.
+#[must_use]
+pub fn glob_or_below(pattern: &str, path: &str) -> bool {
+    let below = format!("{}/*", pattern.trim_end_matches('/'));
+    [pattern, &below].iter().any(|pattern| glob(pattern.as_bytes(), path.as_bytes()))
+}
+
 /// Whether a text is a pattern, and not only a name.
 #[must_use]
 pub fn is_glob(text: &str) -> bool {

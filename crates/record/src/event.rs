@@ -7,6 +7,7 @@
 use isotherm_core::{Attrs, Snapshot};
 use serde::{Deserialize, Serialize};
 
+use crate::cgroups::Cgroups;
 use crate::frames::{Frames, Ram};
 use crate::mapping::Mapping;
 use crate::pages::Pages;
@@ -190,6 +191,8 @@ pub enum Event<'a> {
     Ram(&'a Ram),
     /// A sample of page frames.
     Frames(&'a Frames),
+    /// What cgroups used. Only an agent writes that.
+    Cgroups(&'a Cgroups),
     /// A message.
     Note(&'a Note),
     /// The end mark. The record of a killed recorder has none.

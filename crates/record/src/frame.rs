@@ -186,7 +186,6 @@ pub(crate) struct Packed {
 
 impl Packed {
     /// `None` if this version does not know the kind.
-    #[cfg(feature = "arrow")]
     pub(crate) fn kind(&self) -> Option<Kind> {
         self.header.kind
     }

@@ -31,6 +31,7 @@
 //! second), rewriting in place, and any knowledge of processes or the kernel.
 #![forbid(unsafe_code)]
 
+mod cgroups;
 pub mod damo;
 mod encoding;
 mod error;
@@ -48,6 +49,7 @@ mod source;
 pub mod working_set;
 mod writer;
 
+pub use cgroups::{CgroupUse, Cgroups, PagedOut};
 pub use error::Error;
 pub use event::{AttrsInfo, End, Event, Exec, Exit, Header, Note, Target};
 pub use format::{MAX_PAYLOAD, VERSION};

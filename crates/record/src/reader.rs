@@ -7,6 +7,7 @@ use std::io::Read;
 
 use isotherm_core::Snapshot;
 
+use crate::cgroups::Cgroups;
 use crate::encoding::columns::Decoder;
 use crate::encoding::pages;
 use crate::error::Error;
@@ -152,6 +153,42 @@ impl<R: Read> Reader<R> {
         }
     }
 
+    /// The next rows of cgroups, or `None` at the end. All else is passed over, and only checked,
+    /// which is many times as fast as reading it. Rows that [`Reader::next_event`] has gone past
+    /// do not come again.
+    ///
+    /// # Errors
+    ///
+    /// Only if the operating system fails to read.
+    pub fn next_cgroups(&mut self) -> Result<Option<&Cgroups>, Error> {
+        loop {
+            let kind = match self.waiting.take() {
+                Some(Kind::Event) => Some(Kind::Event),
+                Some(_) => continue,
+                None => match self.frames.next_packed()? {
+                    None => return Ok(None),
+                    Some(frame) if frame.kind().is_some_and(|kind| kind != Kind::Event) => continue,
+                    Some(frame) => self.frames.unpack(&frame, &mut self.payload),
+                },
+            };
+            match serde_json::from_slice(&self.payload) {
+                Ok(small) if kind == Some(Kind::Event) => self.small = small,
+                _ => {
+                    self.frames.count_unknown();
+                    continue;
+                }
+            }
+            self.ended |= matches!(self.small, Small::End(_));
+            if matches!(self.small, Small::Cgroups(_)) {
+                break;
+            }
+        }
+        match &self.small {
+            Small::Cgroups(cgroups) => Ok(Some(cgroups)),
+            _ => Ok(None),
+        }
+    }
+
     /// Whether a frame was read of which events are left.
     #[cfg(feature = "arrow")]
     pub(crate) fn is_inside(&self) -> bool {
@@ -220,6 +257,7 @@ impl<R: Read> Reader<R> {
             Small::Exec(e) => Event::Exec(e),
             Small::Exit(e) => Event::Exit(e),
             Small::Ram(r) => Event::Ram(r),
+            Small::Cgroups(c) => Event::Cgroups(c),
             Small::Note(n) => Event::Note(n),
             Small::End(e) => {
                 self.ended = true;

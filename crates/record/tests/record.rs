@@ -117,6 +117,28 @@ proptest! {
         prop_assert_eq!(got, want);
     }
 
+    /// Of a damaged record, too.
+    #[test]
+    fn rows_of_cgroups_are_the_same_when_all_else_is_passed_over(
+        events in prop::collection::vec(event(), 0..24),
+        at in any::<prop::sample::Index>(),
+        with in any::<u8>(),
+    ) {
+        let mut bytes = write(&events);
+        let at = at.index(bytes.len());
+        bytes[at] ^= with;
+        if let Some((all, damage)) = read(&bytes) {
+            let mut reader = Reader::new(bytes.as_slice(), "test").unwrap();
+            let mut rows = Vec::new();
+            while let Some(cgroups) = reader.next_cgroups().unwrap() {
+                rows.push(Owned::Cgroups(cgroups.clone()));
+            }
+            let is_rows = |event: &&Owned| matches!(event, Owned::Cgroups(_));
+            prop_assert_eq!(rows, all.iter().filter(is_rows).cloned().collect::<Vec<_>>());
+            prop_assert_eq!(reader.damage(), damage);
+        }
+    }
+
     /// Whatever bytes are overwritten, cut out or inserted: all events that are read were written,
     /// in that order.
     #[test]
@@ -307,4 +329,29 @@ fn a_damaged_header_costs_the_header_only() {
     let mut reader = record.reader().unwrap();
     assert!(matches!(reader.next_event(), Ok(Some(isotherm_record::Event::Snapshot(_)))));
     assert_eq!(reader.damage().lost_frames, 1);
+}
+
+/// As agents had it before there were rows of cgroups: the kind of the event is not known.
+#[test]
+fn an_unknown_event_is_skipped_and_counted() {
+    use isotherm_record::{CgroupUse, Cgroups};
+    let note =
+        |text: &str| Owned::Note(isotherm_record::Note { text: text.into(), ..Default::default() });
+    let rows = Cgroups { cgroups: vec![CgroupUse::default()], ..Cgroups::default() };
+    let events = [note("a"), Owned::Cgroups(rows), note("b")];
+    let name = b"\"cgroups\":{";
+    let mut bytes = write(&events);
+    // The frame is made anew with another name of the event, of the same length.
+    let at = bytes.windows(name.len()).position(|w| w == name);
+    let at = at.expect("so short an event is not packed");
+    bytes[at + 1] = b'k';
+    let start = (0..at).rev().find(|i| bytes[*i..].starts_with(b"\xf1Iso")).unwrap();
+    let len = u32::from_le_bytes(bytes[start + 8..start + 12].try_into().unwrap()) as usize;
+    let payload = crc32fast::hash(&bytes[start + 32..start + 32 + len]);
+    bytes[start + 24..start + 28].copy_from_slice(&payload.to_le_bytes());
+    let header = crc32fast::hash(&bytes[start..start + 28]);
+    bytes[start + 28..start + 32].copy_from_slice(&header.to_le_bytes());
+    let (got, damage) = read(&bytes).unwrap();
+    assert_eq!(got, [note("a"), note("b"), Owned::End("over".into())]);
+    assert_eq!((damage.unknown_frames, damage.bad_spots), (1, 0));
 }

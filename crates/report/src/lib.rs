@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ages;
+pub mod cgroups;
 pub mod diff;
 pub mod error;
 pub mod filter;

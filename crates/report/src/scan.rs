@@ -131,7 +131,7 @@ impl Scan {
                 }
                 Event::Snapshot(s) => scan.snapshot(s, filter, &mut f)?,
                 Event::Pages(pages) if !scan.past => scan.pages.learn(pages),
-                Event::Pages(_) => {}
+                Event::Pages(_) | Event::Cgroups(_) => {}
                 Event::Ram(ram) => scan.ram = Some(ram.clone()),
                 Event::Frames(frames) => {
                     scan.sample.clone_from(frames);

@@ -35,6 +35,7 @@ use isotherm_core::scheme::{Action, Counters, Scheme};
 use isotherm_core::{AddrRange, Applied, PageBits, Request, TargetId, Time, UnitCheck};
 
 pub use self::proof::account::Account;
+pub use self::proof::paged::PagedOut;
 pub use acting::Acting;
 pub use event::ActEvent;
 pub use filters::refuse_anon;
@@ -58,6 +59,7 @@ use self::evidence::translations::Translations;
 use self::filters::MemcgIds;
 use self::levels::Levels;
 use self::placed::{Moved, Tables};
+use self::proof::paged::Ledger;
 use self::target::TargetState;
 use crate::cgroup::OwnCgroups;
 use crate::{ActError, Outcome, Process};
@@ -85,6 +87,8 @@ const MAX_REPORTED: usize = 4096;
 pub struct Actor {
     settings: Vec<Settings>,
     accounts: Vec<Account>,
+    /// The same for paging out, by target.
+    ledger: Ledger,
     targets: BTreeMap<TargetId, TargetState>,
     physical: BTreeMap<TargetId, memory::Physical>,
     events: Vec<ActEvent>,
@@ -148,6 +152,7 @@ impl Actor {
         Self {
             settings: Vec::new(),
             accounts: Vec::new(),
+            ledger: Ledger::default(),
             targets: BTreeMap::new(),
             physical: BTreeMap::new(),
             events: Vec::new(),
@@ -190,6 +195,7 @@ impl Actor {
                 state.evidence.clear();
             }
             self.physical.values_mut().for_each(memory::Physical::clear_evidence);
+            self.ledger.forget_schemes();
             self.end_trials();
         }
         self.settings = settings;
@@ -248,6 +254,7 @@ impl Actor {
     /// reported anew.
     pub fn remove_target(&mut self, id: TargetId) {
         let mut gone = Vec::new();
+        self.ledger.forget(id);
         gone.extend(self.targets.remove(&id).map(|state| state.process.pid()));
         let physical = self.physical.remove(&id);
         gone.extend(physical.into_iter().flat_map(|physical| physical.owners.into_keys()));
@@ -281,6 +288,12 @@ impl Actor {
             events.push(ActEvent::Lost { at: now(), events: lost });
         }
         events
+    }
+
+    /// Takes what was paged out since the last call, by target, without dry runs. Of a target that
+    /// is gone nothing is known any more.
+    pub fn take_paged_out(&mut self) -> BTreeMap<TargetId, PagedOut> {
+        self.ledger.take()
     }
 
     /// Blocks the actor: it does nothing any more, and reports the reason.
@@ -457,7 +470,7 @@ impl Actor {
                 let look = &mut ByTables(pages);
                 let (settings, accounts) = (&self.settings, &mut self.accounts);
                 for state in self.targets.values_mut() {
-                    sweep_one(state, look, settings, accounts, now);
+                    sweep_one(state, look, settings, (accounts, &mut self.ledger), now);
                 }
             }
             PageView::Marks(folios) => {
@@ -465,7 +478,7 @@ impl Actor {
                 let (settings, accounts) = (&self.settings, &mut self.accounts);
                 for state in self.targets.values_mut() {
                     let mut marks = Marks::new(folios, Arc::clone(&state.process));
-                    sweep_one(state, &mut marks, settings, accounts, now);
+                    sweep_one(state, &mut marks, settings, (accounts, &mut self.ledger), now);
                 }
             }
         }
@@ -531,8 +544,10 @@ impl Actor {
             evidence.touched(addr, len);
         }
         let (settings, accounts, now) = (&self.settings, &mut self.accounts, now());
+        let ledger = &mut self.ledger;
         let terms = |scheme: usize| settings.get(scheme).map(Settings::terms).unwrap_or_default();
         state.proof.touched(addr, len, now, terms, |scheme, bytes| {
+            ledger.refaulted(scheme, target, bytes);
             if let Some(account) = accounts.get_mut(scheme) {
                 account.refaulted(bytes, now);
             }
@@ -655,7 +670,7 @@ fn sweep_one(
     state: &mut TargetState,
     look: &mut dyn Look,
     settings: &[Settings],
-    accounts: &mut [Account],
+    (accounts, ledger): (&mut [Account], &mut Ledger),
     now: Time,
 ) {
     for (evidence, settings) in state.evidence.iter_mut().zip(settings) {
@@ -665,7 +680,9 @@ fn sweep_one(
     }
     state.monitored.sweep(now);
     let terms = |scheme: usize| settings.get(scheme).map(Settings::terms).unwrap_or_default();
-    state.proof.sweep(look, state.id, now, terms, |scheme, bytes| {
+    let target = state.id;
+    state.proof.sweep(look, target, now, terms, |scheme, bytes| {
+        ledger.refaulted(scheme, target, bytes);
         if let Some(account) = accounts.get_mut(scheme) {
             account.refaulted(bytes, now);
         }

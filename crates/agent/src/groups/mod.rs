@@ -233,7 +233,7 @@ impl Groups {
     }
 
     /// The group that a target is in.
-    fn name_of(&self, id: TargetId) -> Option<String> {
+    pub(crate) fn name_of(&self, id: TargetId) -> Option<String> {
         let Belongs { cgroup, uid, .. } = self.belongs.get(&id)?;
         Some(self.names.of(self.by, cgroup, *uid))
     }

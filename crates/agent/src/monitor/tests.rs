@@ -117,3 +117,12 @@ fn a_window_over_a_suspend_is_late_and_ages_count_it() {
     assert!(monitor.lengths().of_last(2) >= told);
     assert_eq!(monitor.late().unwrap().suspended_ns, told);
 }
+
+#[test]
+fn a_slowed_context_looks_at_its_targets_less_often_but_several_times_per_second() {
+    let mut fixture = Fixture::new();
+    for (times, ms) in [(1, 200), (2, 400), (3, 400), (70, 400), (0, 100)] {
+        fixture.monitor.set_slowed(times);
+        assert_eq!(fixture.monitor.closeness.track_ns, ms * 1_000_000, "{times}");
+    }
+}

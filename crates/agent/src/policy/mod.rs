@@ -58,6 +58,9 @@ pub struct ContextPolicy {
     pub engine: Engine,
     /// The monitoring attributes; always valid.
     pub attrs: Attrs,
+    /// How many times the intervals in `attrs` were doubled, so that the context costs less. No
+    /// policy's text says that. What is done beside sampling is then done less often, too.
+    pub slowed: u32,
     /// What to do.
     pub schemes: Vec<SchemePolicy>,
 }
@@ -72,6 +75,7 @@ impl Default for ContextPolicy {
             ops: None,
             engine: Engine::default(),
             attrs: defaults::attrs(),
+            slowed: 0,
             schemes: Vec::new(),
         }
     }

@@ -60,7 +60,16 @@ impl Whose {
         let Self { targets, children, ops, engine, attrs } = self;
         let name = name.to_owned();
         Policy {
-            contexts: vec![ContextPolicy { name, targets, children, ops, engine, attrs, schemes }],
+            contexts: vec![ContextPolicy {
+                name,
+                targets,
+                children,
+                ops,
+                engine,
+                attrs,
+                schemes,
+                slowed: 0,
+            }],
             ..Policy::default()
         }
     }

@@ -39,7 +39,9 @@ use isotherm_core::{Late, TargetId, Time};
 use isotherm_host::proc::{Proc, own_cost, parse_maps};
 use isotherm_ops::kdamond::Share;
 use isotherm_ops::targets::{Target, TargetEvent};
-use isotherm_record::{AttrsInfo, Error, Exit, Header, Mapping, Object, Place, Writer, Written};
+use isotherm_record::{
+    AttrsInfo, Cgroups, Error, Exit, Header, Mapping, Object, Place, Writer, Written,
+};
 use isotherm_sys::clock;
 
 pub use event::Event;
@@ -77,7 +79,7 @@ impl Builder {
     pub fn create(self, monitor: &mut Monitor) -> Result<Recorder, Error> {
         let header = header(monitor, self.command);
         let (writer, place) = Writer::create_beside(&self.path, &header)?;
-        Ok(Recorder { place: Some(place), ..Recorder::on(writer, self.owners, monitor) })
+        Ok(Recorder { place: Some(place), ..Recorder::on(writer, self.owners) })
     }
 
     /// Writes the record to an open file or pipe instead of the path. There is no old record then,
@@ -88,17 +90,16 @@ impl Builder {
     /// If the origin of the record cannot be written.
     pub fn write_to(self, file: File, monitor: &mut Monitor) -> Result<Recorder, Error> {
         let header = header(monitor, self.command);
-        Ok(Recorder::on(Writer::new(file, &header)?, self.owners, monitor))
+        Ok(Recorder::on(Writer::new(file, &header)?, self.owners))
     }
 }
 
 impl Recorder {
-    fn on(writer: Writer<File>, owners: bool, monitor: &mut Monitor) -> Self {
+    fn on(writer: Writer<File>, owners: bool) -> Self {
         Self {
             writer,
             place: None,
             targets: Vec::new(),
-            maps_every_ns: monitor.context().attrs().update_us.saturating_mul(1000),
             maps_at: Time::default(),
             maps: Maps::default(),
             text: Vec::new(),
@@ -118,7 +119,6 @@ pub struct Recorder {
     /// Until the record is kept.
     place: Option<Place>,
     targets: Vec<Target>,
-    maps_every_ns: u64,
     maps_at: Time,
     maps: Maps,
     text: Vec<u8>,
@@ -207,7 +207,7 @@ impl Recorder {
                     let written = self.writer.suspended(now, monitor.suspended_ns());
                     self.count(written);
                 }
-                self.mappings(now);
+                self.mappings(now, monitor.context().attrs().update_us.saturating_mul(1000));
                 self.frames(monitor, now, false);
                 return Step::Window;
             }
@@ -243,6 +243,12 @@ impl Recorder {
         };
         self.count(written);
         Step::Quiet
+    }
+
+    /// Writes what cgroups used.
+    pub fn cgroups(&mut self, cgroups: Cgroups) {
+        let written = self.writer.cgroups(cgroups);
+        self.count(written);
     }
 
     /// Takes the events since the last call.
@@ -350,7 +356,7 @@ impl Recorder {
 
     /// Writes the mappings of all targets, if it is time; the writer leaves out what did not
     /// change.
-    fn mappings(&mut self, now: Time) {
+    fn mappings(&mut self, now: Time, every_ns: u64) {
         if now < self.maps_at {
             return;
         }
@@ -360,7 +366,7 @@ impl Recorder {
             self.mappings_of(self.targets[i].id, self.targets[i].pid, now);
         }
         let cost_ns = clock::thread_cpu_ns().saturating_sub(before);
-        self.maps_at = next_reading(now, self.maps_every_ns, cost_ns);
+        self.maps_at = next_reading(now, every_ns, cost_ns);
     }
 
     /// Writes the mappings of targets of which the snapshot shows memory that has no name yet.

@@ -148,6 +148,7 @@ impl Work {
             self.left_out(0, &line);
         }
         self.monitor.follow(&policy.targets);
+        self.monitor.set_slowed(policy.slowed);
         self.policy = policy;
         self.note_actions();
         self.events.send(Event::Committed);

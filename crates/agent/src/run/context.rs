@@ -22,6 +22,7 @@ use super::guard_watch::{Actions, GuardWatch};
 use super::heat::{COLD_NS, HeatTable, Warmth, memory_of};
 use super::message::{Effort, Ended, Event, EventSender, PagesLook, Ready, Reason, Seen, Summary};
 use super::place::{Place, place};
+use super::record::Rows;
 use super::runner::{Options, Refused};
 use super::set::{open_physical_set, open_set};
 use super::start::{nobody, pids, tracker};
@@ -139,8 +140,9 @@ pub(super) struct Work {
     sharing: LiveSharing,
     effort: Effort,
     /// What cgroups use, if that is asked for.
-    groups: Option<Groups>,
+    pub(super) groups: Option<Groups>,
     pub(super) recorder: Option<Recorder>,
+    pub(super) rows: Rows,
     /// Who is sent what every window shows.
     watchers: Vec<Sender<Seen>>,
     /// The physical memory of the nodes that schemes migrate to, read when it is first needed.
@@ -182,6 +184,7 @@ impl Work {
             effort: Effort::default(),
             groups: groups(options),
             recorder: None,
+            rows: Rows::default(),
             watchers: Vec::new(),
             policy,
             options,
@@ -279,6 +282,9 @@ impl Work {
         {
             kdamond.stop();
         }
+        if !matches!(reason, Reason::Failed { .. }) {
+            self.last_rows();
+        }
         self.begin_record(None);
         let accounts = self.accounts();
         self.monitor.commit_schemes(Vec::new());
@@ -370,6 +376,7 @@ impl Work {
         self.effort.note(snapshot);
         if let Some(groups) = &mut self.groups {
             groups.learn(snapshot);
+            self.rows.window(snapshot);
         }
         self.ask_guard();
         if !self.watchers.is_empty() {
@@ -410,7 +417,9 @@ impl Work {
             return;
         }
         self.next_second = now.plus_us(SECOND_US);
+        self.note_paged_out();
         let summary = self.summary();
+        self.record_cgroups(&summary, now, false);
         self.events.send_at(now, Event::Summary(Box::new(summary)));
     }
 
@@ -424,7 +433,7 @@ impl Work {
         }
     }
 
-    fn summary(&mut self) -> Summary {
+    pub(super) fn summary(&mut self) -> Summary {
         let blocked = self.monitor.actor().blocked().map(str::to_owned);
         let schemes = self.standings();
         let context = self.monitor.context();

@@ -15,6 +15,8 @@ use isotherm_control::{SOCKET, types};
 use serde::{Deserialize, Serialize};
 
 use crate::exit::{self, usage};
+use crate::history::{self, HistoryArgs, ago};
+use crate::reading::cgroups as cgroups_over;
 
 /// Arguments of `isotherm ctl`.
 #[derive(Debug, clap::Args)]
@@ -58,6 +60,7 @@ const EXAMPLES: &str = "Examples:
   isotherm ctl commit reclaim p.toml        put another policy in force
   isotherm ctl follow --events              what happens, as it happens
   isotherm ctl cgroups '/system.slice/*'    what services use, and how cold it is
+  isotherm ctl cgroups --since 1h           what they used in the last hour
   isotherm ctl snapshot --pid 1234 --json   the regions of a process";
 
 #[derive(Debug, clap::Subcommand)]
@@ -127,6 +130,21 @@ enum Command {
         /// Only of this policy.
         #[arg(long)]
         policy: Option<String>,
+        /// Show what they used since then, as 1h or "10 min ago", from the agent's history.
+        ///
+        /// Working set by span, memory by idle time, what was paged out, and for how much of the
+        /// time each cgroup was watched. The agent need not run.
+        #[arg(long, value_name = "TIME", value_parser = ago)]
+        since: Option<Duration>,
+        /// Where the agent keeps its history.
+        #[arg(
+            long = "history",
+            value_name = "DIR",
+            default_value = history::DIR,
+            requires = "since",
+            hide_short_help = true
+        )]
+        dir: PathBuf,
     },
     /// Print what happens until it is stopped: one JSON object per line.
     ///
@@ -149,8 +167,14 @@ struct OfPolicy {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let agent = &mut connect(&args.socket.path())?;
     let json = args.json;
+    if let Command::Cgroups { pattern, policy, since: Some(since), dir } = args.command {
+        let history = HistoryArgs::new(policy, dir);
+        let report = cgroups_over::of_history(&history, since, pattern.as_deref())?;
+        cgroups_over::show(&report, json, &mut std::io::stdout().lock())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let agent = &mut connect(&args.socket.path())?;
     match args.command {
         Command::Status => show(agent, json, "Status", &types::NoArguments {}, text::status),
         Command::List => show(agent, json, "List", &types::NoArguments {}, text::list),
@@ -184,7 +208,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Account { policy } => {
             show(agent, json, "Account", &types::OfAny { policy }, text::accounts)
         }
-        Command::Cgroups { pattern, policy } => {
+        Command::Cgroups { pattern, policy, .. } => {
             let which = types::WhichCgroups { policy, pattern };
             show(agent, json, "Cgroups", &which, cgroups::table)
         }

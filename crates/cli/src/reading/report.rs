@@ -51,6 +51,11 @@ enum Kind {
     Diff(DiffArgs),
     /// For how long memory was not accessed.
     Ages(Common),
+    /// What cgroups used over time, from the history of an agent (--since 1h).
+    ///
+    /// Working set by span, memory by idle time, what was paged out, and for how much of the time
+    /// each cgroup was watched. An agent with --cgroups, --metrics or --fleet records that.
+    Cgroups(super::cgroups::Args),
     /// All of it as one page for a browser, to look at or to send.
     Html(super::html::Args),
     /// Physical memory (`record --paddr`), by node or who uses it.
@@ -343,6 +348,7 @@ fn show(kind: Kind, out: &mut impl Write) -> anyhow::Result<()> {
             let text = if args.limits.json { report.to_json() } else { report.to_text() };
             writeln!(out, "{}", text.trim_end())?;
         }
+        Kind::Cgroups(args) => super::cgroups::run(&args, out)?,
         Kind::Html(args) => super::html::run(&args, out)?,
         Kind::Heatmap(args) => heat(&args, out)?,
         Kind::Wss(args) => args.common.each(out, |record, filter| {

@@ -97,6 +97,8 @@ impl Joining {
                 frames.target = self.number(frames.target);
                 self.writer.frames(&frames)
             }
+            Event::Cgroups(cgroups) if cgroups.t_ns < self.from.as_ns() => Ok(()),
+            Event::Cgroups(cgroups) => self.writer.cgroups((*cgroups).clone()),
             Event::Note(note) => self.writer.note(Time(note.t_ns), note.text.clone()),
             Event::End(_) => Ok(()),
         }

@@ -22,6 +22,7 @@ use isotherm_core::{Snapshot, TargetId, Time};
 use serde::Serialize;
 
 use self::collector::Collector;
+use crate::cgroups::Cgroups;
 use crate::encoding::columns::Encoder;
 use crate::error::Error;
 use crate::event::{End, Exec, Exit, Header, Note, Target};
@@ -43,6 +44,7 @@ pub(crate) enum Small {
     Exec(Exec),
     Exit(Exit),
     Ram(Ram),
+    Cgroups(Cgroups),
     Note(Note),
     End(End),
 }
@@ -254,6 +256,15 @@ impl<W: Write> Writer<W> {
         let done = self.write_frame(Kind::Frames, &payload);
         self.payload = payload;
         done
+    }
+
+    /// Writes what cgroups used.
+    ///
+    /// # Errors
+    ///
+    /// If a write fails.
+    pub fn cgroups(&mut self, cgroups: Cgroups) -> Result<(), Error> {
+        self.small(&Small::Cgroups(cgroups))
     }
 
     /// Writes a message for readers of the record.

@@ -6,8 +6,8 @@ use isotherm_core::{
     TouchedBytes, TouchedShare, UnitInfo,
 };
 use isotherm_record::{
-    Event, Exec, Exit, Frame, Frames, Header, Mapping, NodeRanges, Note, Owner, Pages, Ram, Reader,
-    Target, Touch, Writer,
+    CgroupUse, Cgroups, Event, Exec, Exit, Frame, Frames, Header, Mapping, NodeRanges, Note, Owner,
+    PagedOut, Pages, Ram, Reader, Target, Touch, Writer,
 };
 use proptest::prelude::*;
 
@@ -21,6 +21,7 @@ pub(crate) enum Owned {
     Pages(Pages),
     Ram(Ram),
     Frames(Frames),
+    Cgroups(Cgroups),
     Note(Note),
     End(String),
 }
@@ -38,6 +39,7 @@ impl From<Event<'_>> for Owned {
             Event::Pages(p) => Self::Pages(p.clone()),
             Event::Ram(r) => Self::Ram(r.clone()),
             Event::Frames(f) => Self::Frames(f.clone()),
+            Event::Cgroups(c) => Self::Cgroups(c.clone()),
             Event::Note(n) => Self::Note(n.clone()),
             Event::End(e) => Self::End(e.reason.clone()),
         }
@@ -55,6 +57,7 @@ pub(crate) fn write(events: &[Owned]) -> Vec<u8> {
             Owned::Snapshot(s) => w.push_snapshot(s),
             Owned::Ram(r) => w.ram(r),
             Owned::Frames(f) => w.frames(f),
+            Owned::Cgroups(c) => w.cgroups(c.clone()),
             Owned::Note(n) => w.note(Time(n.t_ns), n.text.clone()),
             // These follow from the snapshots.
             Owned::Pages(_) | Owned::End(_) => Ok(()),
@@ -178,6 +181,13 @@ pub(crate) fn event() -> impl Strategy<Value = Owned> {
                 frames: vec![frame; 3],
                 ..Frames::default()
             })
+        }),
+        1 => (any::<(u64, Option<u64>, u64)>(), text).prop_map(|((t_ns, bytes, done), cgroup)| {
+            let paged_out = bytes.map(|asked| PagedOut { asked, done, refaulted: 1 });
+            let (touched, idle) = (vec![bytes, None], vec![bytes]);
+            let one = CgroupUse { cgroup, touched, idle, paged_out, ..CgroupUse::default() };
+            let spans_us = vec![1000, 2000];
+            Owned::Cgroups(Cgroups { t_ns, spans_us, cgroups: vec![one], ..Cgroups::default() })
         }),
         1 => (any::<(u32, u64)>(), text)
             .prop_map(|((id, t_ns), name)| Owned::Exec(Exec { id, name, t_ns })),

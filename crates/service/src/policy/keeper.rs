@@ -272,6 +272,8 @@ impl Keeper {
                 attrs.budget_bp = limit.budget_bp;
                 attrs.sample_us = asked.attrs.sample_us << limit.slow;
                 attrs.aggr_us = asked.attrs.aggr_us << limit.slow;
+                attrs.update_us = asked.attrs.update_us << limit.slow;
+                context.slowed = limit.slow;
             }
         }
         policy

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use isotherm_control::error::{Kind, Refusal};
 use isotherm_control::message::{Call, Reply};
 use isotherm_control::{service, types};
-use isotherm_host::glob::glob;
+use isotherm_host::glob::glob_or_below;
 use isotherm_host::proc::own_cost;
 use serde::{Deserialize, Serialize};
 use tracing::info;
@@ -134,9 +134,7 @@ fn cgroups(which: &types::WhichCgroups, shared: &Shared) -> Result<types::Cgroup
     }
     let mut cgroups = shared.policies.cgroups(which.policy.as_deref())?;
     if let Some(pattern) = &which.pattern {
-        let patterns = [pattern.clone(), format!("{}/*", pattern.trim_end_matches('/'))];
-        let matches = |path: &str| patterns.iter().any(|p| glob(p.as_bytes(), path.as_bytes()));
-        cgroups.retain(|group| matches(&group.cgroup));
+        cgroups.retain(|group| glob_or_below(pattern, &group.cgroup));
     }
     Ok(types::Cgroups { cgroups })
 }

@@ -314,7 +314,12 @@ impl State {
             }
             Event::Pages(pages) => self.maps.learn(pages),
             Event::Snapshot(snapshot) => self.ahead = Some(snapshot.clone()),
-            Event::Exit(_) | Event::Ram(_) | Event::Frames(_) | Event::Note(_) | Event::End(_) => {}
+            Event::Exit(_)
+            | Event::Ram(_)
+            | Event::Frames(_)
+            | Event::Cgroups(_)
+            | Event::Note(_)
+            | Event::End(_) => {}
         }
         Ok(())
     }

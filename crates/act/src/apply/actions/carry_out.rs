@@ -175,6 +175,9 @@ impl Actor {
         let most = outcome.asked_bytes.saturating_sub(outcome.refused_bytes);
         let dry_run = self.settings.get(scheme).is_none_or(|s| s.dry_run);
         let done = self.account(scheme).done(done.min(most), dry_run, at);
+        if action == Action::Pageout && !dry_run {
+            self.ledger.acted(scheme, state.id, outcome.asked_bytes, done);
+        }
         if let Some(range) = chosen.span() {
             let pid = state.process.pid();
             let (asked, ns) = (outcome.asked_bytes, outcome.elapsed_ns);

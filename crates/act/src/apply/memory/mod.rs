@@ -326,7 +326,13 @@ impl Actor {
                     gone.push(*pid);
                 }
                 let mut look = Marks::new(marks, Arc::clone(&state.process));
-                crate::apply::sweep_one(state, &mut look, settings, accounts, now);
+                crate::apply::sweep_one(
+                    state,
+                    &mut look,
+                    settings,
+                    (&mut *accounts, &mut self.ledger),
+                    now,
+                );
                 !state.proof.is_empty()
             });
         }

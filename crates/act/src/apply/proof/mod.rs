@@ -3,4 +3,5 @@
 
 pub(in crate::apply) mod account;
 pub(in crate::apply) mod moved;
+pub(in crate::apply) mod paged;
 pub(in crate::apply) mod taken;

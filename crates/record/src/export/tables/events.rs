@@ -69,7 +69,8 @@ impl Rows for Events {
             | Event::Snapshot(_)
             | Event::Pages(_)
             | Event::Ram(_)
-            | Event::Frames(_) => {}
+            | Event::Frames(_)
+            | Event::Cgroups(_) => {}
         }
     }
 

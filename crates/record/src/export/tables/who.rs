@@ -51,6 +51,7 @@ impl Known {
             | Event::Pages(_)
             | Event::Ram(_)
             | Event::Frames(_)
+            | Event::Cgroups(_)
             | Event::Note(_)
             | Event::End(_) => {}
         }

@@ -162,6 +162,9 @@ pub struct UnitCheck {
     pub start: u64,
     /// In: the pages that are asked about. The answers about other pages mean nothing.
     pub pages: PageBits,
+    /// In, for `prepare_units`: whether the pages are to be made old only if all memory of the
+    /// target is. If it is not now, the unit is not `answered`.
+    pub only_together: bool,
     /// Out: whether the set could answer. If not, the other answers mean nothing.
     pub answered: bool,
     /// Out: pages that are mapped.
@@ -196,6 +199,7 @@ impl UnitCheck {
             target,
             start,
             pages,
+            only_together: false,
             answered: false,
             present: NONE,
             young: NONE,

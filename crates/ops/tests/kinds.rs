@@ -86,6 +86,11 @@ fn memory_shared_after_a_fork_is_made_old_with_all_others() {
     target.tell("fork", all(16), "");
     let mut first = units(1);
     walk.prepare_units(&mut first);
+    // That it is so is found out now. Others may want to be cleared with it, so it is not yet.
+    assert!(first[0].answered && first[0].together, "{first:?}");
+    assert!(first[0].stuck.count() >= 512 - FEW, "{first:?}");
+    assert_eq!(walk.counters().whole_clears, 0);
+    walk.prepare_units(&mut first);
     assert!(first[0].answered && first[0].together, "{first:?}");
     assert!(first[0].young.count() >= 512 - FEW && first[0].stuck.is_empty(), "{first:?}");
     assert_eq!(walk.counters().whole_clears, 1);
@@ -120,6 +125,42 @@ fn memory_shared_after_a_fork_is_made_old_with_all_others() {
     assert_eq!(walk.counters().whole_clears, 2);
     target.tell("touch", pages(5, 45), "");
     assert_forty(&look(&mut walk, 4));
+}
+
+#[test]
+fn what_can_wait_is_made_old_with_memory_that_is_shared() {
+    // So much that it takes a while until all may be cleared again.
+    let Some((mut walk, mut target)) = watch(16) else { return };
+    target.tell("fork", all(16), "");
+    // What is written becomes the target's own.
+    target.tell("fill", pages(1024, 2048), "");
+    isotherm_sys::lru::drain_lru_batches().unwrap();
+    let mut first = units(1);
+    walk.prepare_units(&mut first);
+    assert!(first[0].together, "{first:?}");
+    let flushes = walk.counters().flushes;
+    let ask = |walk: &mut PageWalk| {
+        let mut batch = units(4);
+        batch[1..].iter_mut().for_each(|unit| unit.only_together = true);
+        walk.prepare_units(&mut batch);
+        batch
+    };
+    let batch = ask(&mut walk);
+    assert!(batch.iter().all(|unit| unit.answered && unit.made_old.is_some()), "{batch:?}");
+    assert!(batch.iter().all(|unit| unit.young.count() >= 512 - FEW), "{batch:?}");
+    let is_shared: Vec<_> = batch.iter().map(|unit| unit.together).collect();
+    assert_eq!(is_shared, [true, true, false, false]);
+    let counters = walk.counters();
+    assert_eq!((counters.whole_clears, counters.flushes), (1, flushes), "no advice");
+    target.tell("touch", pages(5, 45), "");
+    assert_forty(&look(&mut walk, 4));
+    // Now it is too soon, and nothing changes.
+    target.tell("touch", all(4), "");
+    let batch = ask(&mut walk);
+    assert!(batch.iter().all(|unit| !unit.answered), "{batch:?}");
+    let young: Vec<_> = look(&mut walk, 4).iter().map(|unit| unit.young.count()).collect();
+    assert!(young.iter().all(|nr| *nr >= 512 - FEW), "{young:?}");
+    assert_eq!(walk.counters().whole_clears, 1);
 }
 
 #[test]
@@ -320,6 +361,9 @@ fn shared_huge_pages_are_made_old_whole() {
     target.tell("fork", range, "");
     let mut batch: Vec<_> =
         (4..8).map(|i| UnitCheck::new(ID, AT + i * UNIT, PageBits::ALL)).collect();
+    // The first time it is found out that they are shared.
+    walk.prepare_units(&mut batch);
+    assert_eq!(walk.counters().whole_clears, 0);
     walk.prepare_units(&mut batch);
     assert!(batch.iter().all(|unit| unit.leaf_shift == 21 && unit.stuck.is_empty()), "{batch:?}");
     assert_eq!(walk.counters().whole_clears, 1);

@@ -5,6 +5,7 @@
 //!      -> advice on ranges -> look -> old       -> done
 //!                                  -> stuck     -> remembered; all of the process, when due
 //!      -> known to be stuck -> all of the process if that is due, else not answered
+//!      -> `only_together`   -> the same
 //! ```
 //!
 //! A flush of the TLB is paid per range. So neighbouring units become one range, of at most 16 MiB:
@@ -14,7 +15,8 @@
 //! directly afterwards. So is a page in use, and the kernel's flags tell the two apart. Where the
 //! process is small enough, all of its memory is cleared for such pages (`fallback`), rarely. So
 //! units that wait for that are cleared together, and those that it does not come to now are left
-//! as they were: their clock runs on.
+//! as they were: their clock runs on. When the first such unit of a process is found, its memory is
+//! not cleared yet: the caller first asks about all units that can make use of it.
 
 use isotherm_core::{AddrRange, Check, PageBits, PageState, Time, UnitCheck};
 use isotherm_pages::advice::MOST_COLD;
@@ -58,7 +60,8 @@ impl PageWalk {
         if !ranges.is_empty() {
             self.judge_units(slot, units, at);
         }
-        if units.iter().any(|unit| unit.together) {
+        let was_cleared = self.fallback(slot).was_used();
+        if units.iter().any(|unit| unit.together && (was_cleared || !unit.answered)) {
             self.clear_together(slot, units, at);
         }
     }
@@ -69,16 +72,30 @@ impl PageWalk {
         let may_clear_all = self.may_clear_whole_space(slot, at);
         let mut ranges = Vec::new();
         for unit in units.iter_mut().filter(|unit| !is_single(unit)) {
+            if unit.only_together {
+                self.find_shared(slot, unit, at);
+            }
             let known = self.known(slot, unit, at);
             unit.stuck = unit.young.and(unit.pages).and(known.pages);
             unit.together = may_clear_all && has_hope(unit, &known) && !unit.stuck.is_empty();
-            if unit.together {
+            if unit.together || unit.only_together {
                 unit.answered = false;
             } else {
                 append_ranges(unit, &known, &mut ranges);
             }
         }
         ranges
+    }
+
+    /// Finds out which pages of a unit other processes map, too, before advice was ever given.
+    fn find_shared(&mut self, slot: u16, unit: &UnitCheck, at: Time) {
+        if !self.known(slot, unit, at).pages.is_empty() || unit.leaf_shift > 12 {
+            return;
+        }
+        let shared = self.shared_of(slot, unit, unit.present.and(unit.pages));
+        if !shared.is_empty() {
+            self.fallback(slot).stuck.tried(unit.start, shared, PageBits::default(), at);
+        }
     }
 
     /// What is known of a unit before it is tried.
@@ -194,12 +211,12 @@ impl PageWalk {
             asked.known += leaves(unit, unit.present);
         }
         let Some(made_old) = self.clear_whole_space(slot, asked, at) else { return };
-        for unit in units.iter_mut().filter(|unit| unit.together) {
+        for unit in units.iter_mut().filter(|unit| unit.together || rides(unit)) {
             // What was touched up to the clearing.
             self.add_kept(slot, unit);
             (unit.answered, unit.made_old) = (true, Some(made_old));
         }
-        self.forget_kept(slot, units.iter().filter(|unit| unit.together));
+        self.forget_kept(slot, units.iter().filter(|unit| unit.together || rides(unit)));
         let after = self.look_after(units);
         let later_ns = now().since(made_old);
         for (unit, after) in units.iter_mut().zip(&after).filter(|(unit, _)| unit.together) {
@@ -269,6 +286,12 @@ impl PageWalk {
 /// it leaves both out.
 fn has_hope(unit: &UnitCheck, known: &Stuck) -> bool {
     known.has_hope() && unit.leaf_shift < 30
+}
+
+/// Whether a unit does not need the clearing of all memory, and makes use of it. Of a huge page it
+/// is not known whether that makes it old.
+const fn rides(unit: &UnitCheck) -> bool {
+    unit.only_together && !unit.together && unit.leaf_shift == 12
 }
 
 /// Whether only one page is asked about.

@@ -24,6 +24,13 @@ const OVERDRAFT_NS: u64 = 2_000_000_000;
 const LENT_NS: u64 = 10_000_000_000;
 /// After about this time without any turn, in ns, a few units are armed all the same.
 const STARVED_NS: u64 = 500_000_000;
+/// One in this many parts of the budget is left for units that are starved; and the longest time
+/// between two clearings of all memory of targets, in ns.
+const STARVED_PART: u64 = 4;
+const LONGEST_REST_NS: u64 = 60_000_000_000;
+/// Two of them are apart by this many times what one took, and by this time at most, in ns.
+const APART: u64 = 6;
+const MOST_APART_NS: u64 = 125_000_000;
 /// An answer that took this many times the usual is counted as this many times the usual.
 const MOST_TIMES: u64 = 4;
 /// Shares of the budget for looks in turn and for sentinels, in percent.
@@ -49,9 +56,15 @@ pub(super) struct Budget {
     bp: u64,
     /// What may be spent, in ns. Below 0 it is overdrawn.
     left_ns: i64,
-    /// Of what was earned: what the rest of the program may still use of it, in ns. It has half. A
-    /// program that costs more, on a slow machine, would else leave nothing to see memory by.
+    /// Of what was earned: what the rest of the program may still use of it, in ns. It has three
+    /// quarters. A program that costs more, on a slow machine, would else leave nothing to see
+    /// memory by.
     for_others_ns: u64,
+    /// Of what was earned: what units that are starved may use of it, in ns. They have a quarter.
+    for_starved_ns: i64,
+    /// When all memory of a target may be made old again; and while nothing is left.
+    next_clearing: Time,
+    next_starved_clearing: Time,
     /// What was spent in advance and is to be paid back, in ns.
     debt_ns: u64,
     earned: Time,
@@ -81,6 +94,9 @@ impl Default for Budget {
             bp: 0,
             left_ns: 0,
             for_others_ns: 0,
+            for_starved_ns: 0,
+            next_clearing: Time::default(),
+            next_starved_clearing: Time::default(),
             debt_ns: 0,
             earned: Time::default(),
             asked: Time::default(),
@@ -112,8 +128,8 @@ impl Budget {
     }
 
     /// Time has passed. A quarter of what is earned pays back what was advanced, as soon as all
-    /// memory was armed once. The rest of the program may have half, and a quarter is left for
-    /// units in any case.
+    /// memory was armed once. The rest of the program may have three quarters, and a quarter is
+    /// left for units in any case.
     pub(super) fn earn(&mut self, bp: u32, now: Time) {
         self.bp = u64::from(bp);
         let earned = self.of(now.since(self.earned));
@@ -125,8 +141,11 @@ impl Budget {
         self.debt_ns -= back;
         let most = signed(self.of(SAVED_NS)).max(self.left_ns);
         self.left_ns = self.left_ns.saturating_add(signed(earned - back)).min(most);
-        let most = self.of(SAVED_NS) / 2;
-        self.for_others_ns = self.for_others_ns.saturating_add(earned / 2).min(most);
+        let most = self.of(SAVED_NS);
+        let others = earned / STARVED_PART * (STARVED_PART - 1);
+        self.for_others_ns = self.for_others_ns.saturating_add(others).min(most);
+        let starved = self.for_starved_ns.saturating_add(signed(earned / STARVED_PART));
+        self.for_starved_ns = starved.min(signed(most / STARVED_PART));
     }
 
     /// Whether there is memory that was never armed.
@@ -191,8 +210,41 @@ impl Budget {
 
     /// Whether no unit had its turn for so long that a few units may be armed whatever is left.
     /// Where the rest of the program uses up a small budget, memory is seen slowly, and not never.
+    /// What such units cost, and what is touched of them, is a quarter of the budget at most.
     pub(super) fn is_starved(&self, now: Time) -> bool {
-        now.since(self.turn_at) >= STARVED_NS * self.patience / 384
+        let is_late = now.since(self.turn_at) >= STARVED_NS * self.patience / 384;
+        is_late && self.for_starved_ns >= 0
+    }
+
+    /// A unit is about to be armed whatever is left.
+    pub(super) fn grant(&mut self) {
+        self.spend_as_starved(self.arm_ns);
+    }
+
+    fn spend_as_starved(&mut self, ns: u64) {
+        let least = -signed(self.of(OVERDRAFT_NS) / STARVED_PART);
+        self.for_starved_ns = self.for_starved_ns.saturating_sub(signed(ns)).max(least);
+    }
+
+    /// Whether all memory of a target may be made old for units that nothing else makes old: if
+    /// something is left, and else so rarely that it takes a quarter of the budget. Units of which
+    /// something is in use that cannot be seen until then (`is_blind`) need not wait for that.
+    pub(super) fn allows_clearing(&self, now: Time, is_blind: bool) -> bool {
+        let is_paid = self.allows_turn() || now >= self.next_starved_clearing;
+        self.is_apart(now) && (is_paid || is_blind)
+    }
+
+    /// Whether it is so long ago that all memory of a target was made old that the first looks at
+    /// it do not come late for another one.
+    pub(super) fn is_apart(&self, now: Time) -> bool {
+        now >= self.next_clearing
+    }
+
+    /// All memory of a target was made old, which took so long.
+    pub(super) fn cleared(&mut self, took_ns: u64, now: Time) {
+        let rest_ns = took_ns.saturating_mul(10_000 * STARVED_PART) / self.bp.max(1);
+        self.next_starved_clearing = now + rest_ns.min(LONGEST_REST_NS);
+        self.next_clearing = now + took_ns.saturating_mul(APART).min(MOST_APART_NS);
     }
 
     /// Whether memory that has changed may be armed.
@@ -211,8 +263,8 @@ impl Budget {
         self.asked = now;
     }
 
-    /// That many units were armed since the question.
-    pub(super) fn armed(&mut self, nr: usize, now: Time, cpu_ns: Option<(u64, u64)>) {
+    /// That many units were armed since the question. Returns what that took, in ns.
+    pub(super) fn armed(&mut self, nr: usize, now: Time, cpu_ns: Option<(u64, u64)>) -> u64 {
         self.reserved_ns = 0;
         let took_ns = took(cpu_ns).unwrap_or_else(|| now.since(self.asked));
         let ns = answer(took_ns, nr, &mut self.arm_ns);
@@ -222,6 +274,7 @@ impl Budget {
             self.lend(cost_ns.saturating_sub(nr as u64 * ADVANCE_NS));
         }
         self.charge(ns, cpu_ns);
+        took_ns
     }
 
     /// That many units were looked at since the question.
@@ -232,7 +285,8 @@ impl Budget {
     }
 
     /// Charges an answer. Where CPU time is known, what the thread has used since the last answer
-    /// counts, too: to draw regions and to write them. It counts up to half of what is earned.
+    /// counts, too: to draw regions and to write them. It counts up to three quarters of what is
+    /// earned.
     fn charge(&mut self, answer_ns: u64, cpu_ns: Option<(u64, u64)>) {
         let ns = match cpu_ns {
             None => answer_ns,
@@ -262,6 +316,7 @@ impl Budget {
     pub(super) fn touched(&mut self, pages: u64, is_new: bool) {
         let ns = pages * TOUCH_NS;
         self.target_ns = self.target_ns.saturating_add(ns);
+        self.spend_as_starved(ns);
         if is_new {
             self.lend(ns);
         }
@@ -380,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_of_the_program_has_half_of_the_budget_at_most() {
+    fn the_rest_of_the_program_has_three_quarters_of_the_budget_at_most() {
         let mut budget = Budget::default();
         budget.begin(100, Time(0));
         budget.looked(1, Time(0), Some((0, 0)));
@@ -390,8 +445,44 @@ mod tests {
             let at = second * 21_000_000;
             budget.looked(1, Time(0), Some((at - 1_000_000, at)));
         }
-        // 10 ms were saved up. 5 went for other things and 1 for the look.
-        assert!(budget.allows(3_900_000) && !budget.allows(4_100_000), "{budget:?}");
+        // 10 ms were saved up. 7.5 went for other things and 1 for the look.
+        assert!(budget.allows(1_400_000) && !budget.allows(1_600_000), "{budget:?}");
+    }
+
+    #[test]
+    fn where_nothing_is_left_units_have_a_quarter_of_the_budget() {
+        let mut budget = Budget::default();
+        budget.begin(100, Time(0));
+        budget.left_ns = -1_000_000_000;
+        let mut nr = 0;
+        for now in (0..60_000).map(|ms| Time(ms * 1_000_000)) {
+            budget.earn(100, now);
+            if budget.is_starved(now) {
+                // 40 us to arm each, 256 for what is touched.
+                (0..8).for_each(|_| budget.grant());
+                budget.touched(8 * 512, false);
+                budget.note_turn(now, 0);
+                nr += 1;
+            }
+        }
+        // 150 ms. By the time alone it would be 180 times.
+        assert!((60..=68).contains(&nr), "{nr}");
+    }
+
+    #[test]
+    fn where_nothing_is_left_clearing_takes_a_quarter_of_the_budget() {
+        let mut budget = Budget::default();
+        budget.begin(100, Time(0));
+        budget.left_ns = -10_000_000;
+        assert!(budget.allows_clearing(Time(0), false), "the first time");
+        budget.cleared(17_000_000, Time(0));
+        let s = |ms: u64| Time(ms * 1_000_000);
+        assert!(
+            !budget.allows_clearing(s(6_799), false) && budget.allows_clearing(s(6_800), false)
+        );
+        assert!(!budget.allows_clearing(s(101), true) && budget.allows_clearing(s(102), true));
+        budget.left_ns = 10_000_000;
+        assert!(!budget.allows_clearing(s(101), false) && budget.allows_clearing(s(102), false));
     }
 
     #[test]

@@ -59,7 +59,9 @@ pub(super) struct Map {
     pub(super) outlines: Vec<Option<Outline>>,
     /// Units that were never armed.
     pub(super) nr_unknown: usize,
-    /// When units that can only be made old together may be asked about again.
+    /// Whether much of it can only be made old together.
+    pub(super) has_together: bool,
+    /// When such units may be asked about again; 0 if they never were.
     pub(super) next_together: Time,
     /// How long it takes until then, in ns. It becomes longer with each refusal.
     pub(super) together_rest_ns: u64,

@@ -67,6 +67,9 @@ const MOST_ARMED: usize = CHUNK;
 /// first question, and at most. The set knows how often that may be done, and has to look at all of
 /// them to find out.
 const TOGETHER_REST_NS: (u64, u64) = (250_000_000, 2_000_000_000);
+/// Pages of a unit that can only be made old together with all memory of the target, so that it is
+/// likely that this is so for much of it.
+const MUCH_TOGETHER: u64 = 256;
 /// When something changes, regions are drawn after one in this many parts of the time that the last
 /// drawing has to be paid for. What that is too early is made up for afterwards.
 const HASTE: u64 = 4;
@@ -182,8 +185,8 @@ impl Sampler for Census {
             return 0;
         }
         let (now, passed) = (scene.now, scene.passed);
-        let mut nr_cleared = 0;
-        self.budget.armed(scene.units.len(), now, scene.units_cpu);
+        let (mut nr_cleared, mut is_whole) = (0, false);
+        let took_ns = self.budget.armed(scene.units.len(), now, scene.units_cpu);
         for check in &*scene.units {
             let Some(map) = self.maps.iter_mut().find(|m| m.id == check.target) else { continue };
             let Some(at) = map.find(check.start) else { continue };
@@ -198,8 +201,10 @@ impl Sampler for Census {
             nr_cleared += unit.was_armed(check, now);
             map.sums.add(unit);
             let since = unit.since;
+            map.has_together |= check.together && check.stuck.count() >= MUCH_TOGETHER;
             if check.together && check.answered {
                 map.together_rest_ns = 0;
+                is_whole |= check.made_old.is_some();
             }
             map.nr_unknown -= usize::from(was_unknown && unit.armed);
             map.found.note(check);
@@ -215,6 +220,9 @@ impl Sampler for Census {
         }
         for map in self.maps.iter_mut().filter(|map| map.cross.is_arming()) {
             map.cross.step_was_armed(passed, &waits(scene.attrs, 0));
+        }
+        if is_whole {
+            self.budget.cleared(took_ns, now);
         }
         scene.units.clear();
         self.prune();

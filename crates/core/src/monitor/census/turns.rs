@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 
 use super::budget::Budget;
 use super::map::{CHUNK, Map};
+use super::unit::Unit;
 use super::{MOST_ARMED, SPARED, SPARED_FIRST, TOGETHER_REST_NS};
 use crate::attrs::Attrs;
 use crate::snapshot::SPANS;
@@ -97,6 +98,14 @@ impl Turns {
 
     fn choose_of(&self, map: &mut Map, units: &mut Vec<UnitCheck>, budget: &mut Budget) -> bool {
         let now = self.now;
+        if map.has_together && map.next_together == Time(0) {
+            // The first clearing is of use to all that was never seen, so that waits for it.
+            let may = self.is_starved || budget.allows_overdraft();
+            if may && units.len() < self.most && budget.is_apart(now) {
+                choose_together(map, units, budget, now);
+            }
+            return false;
+        }
         let most_ns = map.longest_rest(now);
         let share = if self.window_begins { map.units.len() / 8 } else { 0 };
         // The set holds the target's mmap lock for all that is armed of it at once.
@@ -120,10 +129,15 @@ impl Turns {
             };
             let is_asked = |c: &UnitCheck| (c.target, c.start) == (map.id, unit.start);
             if is_due && unit.together {
-                choose_together(map, units, budget, now);
+                if budget.allows_clearing(now, unit.has_stuck()) {
+                    choose_together(map, units, budget, now);
+                }
             } else if is_due && !units.iter().any(is_asked) {
                 unit.is_turn = true;
                 budget.reserve(unit.leaves(unit.plane(0)));
+                if self.is_starved {
+                    budget.grant();
+                }
                 units.push(UnitCheck::new(map.id, unit.start, *unit.pages));
                 nr_here += 1;
             }
@@ -133,17 +147,25 @@ impl Turns {
 }
 
 /// Units of a target that can only be made old together: all of them, or none if they were asked
-/// about a short time ago.
+/// about a short time ago. As all memory of the target is made old, what was never seen is asked
+/// about as well.
 fn choose_together(map: &mut Map, units: &mut Vec<UnitCheck>, budget: &mut Budget, now: Time) {
     if now < map.next_together {
         return;
     }
     map.together_rest_ns = (map.together_rest_ns * 2).clamp(TOGETHER_REST_NS.0, TOGETHER_REST_NS.1);
     map.next_together = now + map.together_rest_ns;
-    for unit in map.units.iter_mut().filter(|unit| unit.together) {
+    let asked: Vec<u64> = units.iter().filter(|c| c.target == map.id).map(|c| c.start).collect();
+    let spared = &map.spared;
+    let rides = |unit: &Unit| !unit.armed && !spared.unit(unit.start, now);
+    for unit in map.units.iter_mut().filter(|unit| unit.together || rides(unit)) {
+        if asked.contains(&unit.start) {
+            continue;
+        }
         unit.is_turn = true;
         budget.reserve(unit.leaves(unit.plane(0)));
-        units.push(UnitCheck::new(map.id, unit.start, *unit.pages));
+        let check = UnitCheck::new(map.id, unit.start, *unit.pages);
+        units.push(UnitCheck { only_together: !unit.together, ..check });
     }
 }
 
@@ -204,6 +226,32 @@ mod tests {
             [4, 4, 0],
             "when all was seen they have their turn"
         );
+    }
+
+    #[test]
+    fn the_first_clearing_of_a_target_is_for_all_that_was_never_seen() {
+        let mut maps = [shared(1), shared(2)];
+        for map in &mut maps {
+            map.has_together = true;
+            // Two units are known to be shared, and nothing is known of the others.
+            map.units[2..].iter_mut().for_each(|unit| (unit.armed, unit.together) = (false, false));
+            map.nr_unknown = 2;
+        }
+        let mut budget = Budget::default();
+        budget.begin(100, Time(0));
+        budget.set_first_pass(true);
+        let choose = |maps: &mut [Map], budget: &mut Budget, now| {
+            let turns = Turns::new(maps, budget, &Attrs::default(), now, true);
+            let mut units = Vec::new();
+            turns.choose(maps, 0, &mut units, budget);
+            units.iter().map(|c| (c.target.0, c.only_together)).collect::<Vec<_>>()
+        };
+        let all = |id| [(id, false), (id, false), (id, true), (id, true)];
+        assert_eq!(choose(&mut maps[..1], &mut budget, NOW), all(1));
+        // Looks follow within some samples, and another clearing would make them late.
+        budget.cleared(10_000_000, NOW);
+        assert_eq!(choose(&mut maps[1..], &mut budget, NOW + 59_000_000), []);
+        assert_eq!(choose(&mut maps[1..], &mut budget, NOW + 60_000_000), all(2));
     }
 
     #[test]

@@ -46,8 +46,8 @@ impl Span {
 /// The share of pages that are touched within `times` samples, if `rate` is the share for one and
 /// touches come at random.
 pub(super) fn within(rate: f32, times: f32) -> f32 {
-    // One sample is by far the most usual, and a power is dear.
-    if (times - 1.0).abs() < f32::EPSILON {
+    // One sample is by far the most usual, as is memory that is idle, and a power is dear.
+    if (times - 1.0).abs() < f32::EPSILON || rate == 0.0 {
         return rate;
     }
     1.0 - libm::powf((1.0 - rate).clamp(0.0, 1.0), times)

@@ -54,6 +54,8 @@ const DOUBT: f64 = 40.0;
 const STUDENT: [f64; KEPT.0 - FEW] = [2.353, 2.132, 2.015, 1.943, 1.895];
 /// The least standard deviation of one cross-section, in pages of it: events come whole.
 const LEAST_SIGMA: f64 = 1.0;
+/// Standard deviations from which on another sum of turns is no chance.
+const CHANGED: f64 = 3.0;
 /// A look after more than this share of a span is late, in percent.
 const LATE: u64 = 105;
 
@@ -100,6 +102,8 @@ struct Found {
     at: Time,
     /// By span: the sum over turns, corrected; and what is touched now.
     numbers: [Option<[Number; 2]>; SEEN.len()],
+    /// By span: the sum over turns at that time, as a share.
+    counted: [Option<Pages>; SEEN.len()],
     /// What one of its pages stands for, as a share of the target's.
     each: f64,
 }
@@ -181,10 +185,25 @@ impl Cross {
         self.looks.iter().map(|(sample, _)| *sample).min()
     }
 
-    /// What turns have counted within the spans. They leave a doubt, or not.
-    pub(super) fn doubt(&mut self, counted: impl IntoIterator<Item = Pages>) {
-        let is_doubted = |pages: Pages| pages.sigma * DOUBT > pages.mean;
-        self.is_wanted = counted.into_iter().any(is_doubted);
+    /// What turns have counted within the spans now, of so many pages. They leave a doubt, or not.
+    /// If they tell of another use of memory than when a cross-section was made, that one is past.
+    /// Of what mostly passes by (`is_passing`) they tell only of chance.
+    pub(super) fn doubt(
+        &mut self,
+        counted: [Option<Pages>; SEEN.len()],
+        size: u64,
+        is_passing: bool,
+    ) {
+        let is_doubted = |pages: &Pages| pages.sigma * DOUBT > pages.mean;
+        self.is_wanted = counted.iter().flatten().any(is_doubted);
+        if is_passing {
+            return;
+        }
+        let now = counted.map(|pages| Some(pages?.times(1.0 / float(size.max(1)))));
+        self.found.retain(|found| {
+            let both = now.iter().zip(&found.counted).filter_map(|(now, then)| now.zip(*then));
+            both.into_iter().all(|(now, then)| now.is_within(then, CHANGED))
+        });
     }
 
     /// Draws the pages of a new cross-section. Returns how many there are.
@@ -331,7 +350,8 @@ impl Cross {
         if self.found.len() == KEPT.0 {
             self.found.remove(0);
         }
-        self.found.push(Found { at: now, numbers, each });
+        let counted = counted.map(|pages| Some(pages?.times(1.0 / all)));
+        self.found.push(Found { at: now, numbers, counted, each });
         let rest_ns = if self.found.len() < FEW { 0 } else { rest_ns };
         self.next_at = now + rest_ns;
     }
@@ -344,7 +364,7 @@ impl Cross {
         // Looks come a little early or late, all of them alike.
         let late = share.mean * float(early(spans)) / float(spans[span].max(1));
         let sigma = libm::hypot(share.sigma, late);
-        Some(Pages { mean: share.mean * float(size), sigma: sigma * float(size) })
+        Some(Pages { sigma, ..share }.times(float(size)))
     }
 
     /// The mean of one of the two numbers of a span, as a share.
@@ -585,9 +605,27 @@ mod tests {
     fn it_is_made_only_where_turns_leave_a_doubt() {
         let mut cross = Cross::default();
         for (sigmas, is_due) in [([0.0, 0.0], false), ([2.0, 0.0], false), ([0.0, 3.0], true)] {
-            cross.doubt(sigmas.map(|sigma| Pages { mean: 100.0, sigma }));
+            cross.doubt(sigmas.map(|sigma| Some(Pages { mean: 100.0, sigma })), 512, false);
             assert_eq!(cross.is_due(Time(0)), is_due, "{sigmas:?}");
         }
         assert_eq!(cross.told(1, &SPANS_NS, 1), None);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "minutes")]
+    fn a_cross_section_is_past_when_turns_tell_of_another_use_of_memory() {
+        for (is_passing, times, is_kept) in
+            [(false, 1.0, true), (false, 2.0, false), (true, 2.0, true)]
+        {
+            let (mut rng, next) = (Rng::seeded(2), swept(1000));
+            let mut units = units(&next, &mut rng);
+            let mut cross = Cross::default();
+            make(&mut cross, &mut units, &mut rng, &next, 20_000);
+            let counted =
+                SEEN.map(|span| Some(Pages { mean: sum(&units, span) * times, sigma: 1.0 }));
+            cross.doubt(counted, NR * 512, is_passing);
+            let told = cross.told(1, &SPANS_NS, NR * 512);
+            assert_eq!(told.is_some(), is_kept, "{is_passing} {times}");
+        }
     }
 }

@@ -283,9 +283,20 @@ impl Pages {
         (self.mean - SIGMAS * self.sigma, self.mean + SIGMAS * self.sigma)
     }
 
-    /// Whether chance explains that another number was found.
-    fn explains(&self, other: Self) -> bool {
-        (self.mean - other.mean).abs() <= CHANCE * libm::hypot(self.sigma, other.sigma)
+    /// This number of times as many.
+    pub(super) fn times(self, by: f64) -> Self {
+        Self { mean: self.mean * by, sigma: self.sigma * by }
+    }
+
+    /// Whether it is so many standard deviations from another number at most.
+    pub(super) fn is_within(self, other: Self, sigmas: f64) -> bool {
+        (self.mean - other.mean).abs() <= sigmas * libm::hypot(self.sigma, other.sigma)
+    }
+
+    /// Whether it is to be taken in the place of what turns have counted: it is surer, or chance
+    /// does not explain both.
+    fn is_better(self, counted: Self) -> bool {
+        self.sigma < counted.sigma || !self.is_within(counted, CHANCE)
     }
 }
 
@@ -311,25 +322,23 @@ impl Lines<'_> {
     pub(super) fn told(&self, span: usize, size: u64, counted: Pages) -> Option<Told> {
         let line = self.within(span, size, counted);
         let cross = self.cross.told(span, self.spans, size);
-        let is_explained = |cross: &Pages| self.is_passing || counted.explains(*cross);
-        let cross = cross.filter(|cross| cross.sigma < counted.sigma && is_explained(cross));
-        let is_line = match (line, cross) {
-            (None, None) => return None,
-            (Some(line), Some(cross)) => line.sigma <= cross.sigma,
-            (line, _) => line.is_some(),
-        };
-        let line = line.or(cross)?;
-        let other = cross.unwrap_or(counted);
-        let mean = if is_line { line.mean } else { other.mean };
-        let ((lo, hi), other) = (line.interval(), other.interval());
-        Some(Told { mean, lo: lo.min(other.0), hi: hi.max(other.1), is_line })
+        let cross = cross.filter(|cross| cross.is_better(counted));
+        let best =
+            [line, cross].into_iter().flatten().min_by(|a, b| a.sigma.total_cmp(&b.sigma))?;
+        // The turns have a say where nothing is surer.
+        let has_say = cross.is_none_or(|cross| cross.sigma >= counted.sigma);
+        let all = [line, cross, has_say.then_some(counted)];
+        let intervals = all.into_iter().flatten().map(Pages::interval);
+        let wider = |(lo, hi): (f64, f64), (a, b): (f64, f64)| (lo.min(a), hi.max(b));
+        let (lo, hi) = intervals.reduce(wider)?;
+        Some(Told { mean: best.mean, lo, hi, is_line: line == Some(best) })
     }
 
     /// The point, or what cross-sections know better of it.
     fn better(&self, point: Point, size: u64) -> Point {
         let span = self.spans.iter().position(|span| float(span.cast_signed()) == point.at);
         let cross = span.and_then(|span| self.cross.told(span, self.spans, size));
-        let cross = cross.filter(|cross| cross.sigma < point.pages.sigma);
+        let cross = cross.filter(|cross| cross.is_better(point.pages));
         cross.map_or(point, |pages| Point { pages, is_whole: true, ..point })
     }
 

@@ -456,8 +456,8 @@ impl Sampler for Census {
         let Some(map) = self.maps.iter_mut().find(|m| m.id == target.id) else { return };
         let (lines, nr) = (map.lines(&self.spans), map.units.len());
         info.touched = Some(map.sums.touched(nr, map.watched, &self.others, &lines));
-        let counted = map.sums.counted(nr, &lines).0;
-        map.cross.doubt(counted.into_iter().flatten());
+        let ((counted, size), is_passing) = (map.sums.counted(nr, &lines), lines.is_passing);
+        map.cross.doubt(counted, size, is_passing);
         map.hidden = map.sums.hidden(&self.others);
         let mut fresh = core::mem::take(&mut map.fresh);
         fresh.sort_unstable();

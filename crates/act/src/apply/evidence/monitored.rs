@@ -69,7 +69,10 @@ impl Monitored {
         for idle in generations {
             let left = idle.pages.minus(check.young.or(check.stuck).and(check.pages));
             idle.pages = left.minus(check.pages.minus(check.present));
-            idle.looked = now;
+            if check.pages.count() > 1 {
+                // One page alone does not tell of the others.
+                idle.looked = now;
+            }
         }
     }
 
@@ -139,6 +142,15 @@ mod tests {
     #[test]
     fn a_unit_is_a_granule() {
         assert_eq!(UNIT, GRANULE);
+    }
+
+    #[test]
+    fn a_look_at_one_page_does_not_tell_when_others_were_looked_at() {
+        let mut monitored = Monitored::default();
+        monitored.made_old(&check(Bits::ALL, Bits::default()), Time(10 * S));
+        monitored.looked(&check(Bits::page(3), Bits::page(3)), Time(12 * S));
+        let idle = monitored.idle(UNIT, S, Time(13 * S)).unwrap();
+        assert_eq!((idle.looked.0 / S, idle.pages.count()), (10, 511));
     }
 
     #[test]

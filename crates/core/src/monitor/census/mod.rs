@@ -193,6 +193,7 @@ impl Sampler for Census {
             let unit = &mut map.units[at];
             if map.cross.was_armed(check, now) {
                 unit.was_probed(check);
+                map.found.note(check);
                 nr_cleared += unit.leaves(check.young.and(check.pages));
                 continue;
             }

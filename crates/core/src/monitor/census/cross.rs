@@ -426,6 +426,7 @@ const fn float(n: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::curve::{Curve, Lines};
     use super::*;
     use crate::unit::UNIT;
 
@@ -531,6 +532,33 @@ mod tests {
                     assert!(lo * 0.97 <= truth && truth <= hi * 1.03, "{note}: {told:?}");
                 }
             }
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "minutes")]
+    fn turns_are_believed_where_they_are_surer_and_not_contradicted() {
+        let (mut rng, next) = (Rng::seeded(5), swept(1000));
+        let mut units = units(&next, &mut rng);
+        let mut cross = Cross::default();
+        for nr in 0..6 {
+            make(&mut cross, &mut units, &mut rng, &next, 20_000 + nr * 1370);
+        }
+        let seen = cross.told(1, &SPANS_NS, NR * 512).unwrap();
+        let curve = Curve::default();
+        let lines = Lines { curve: &curve, spans: &SPANS_NS, is_passing: false, cross: &cross };
+        for (name, times, sigma, is_cross) in [
+            ("in doubt", 1.4, 5_000.0, true),
+            ("too sure", 1.4, 10.0, true),
+            ("sure, and near", 1.01, 10.0, false),
+        ] {
+            let counted = Pages { mean: seen.mean * times, sigma };
+            let told = lines.told(1, NR * 512, counted).unwrap();
+            let mean = if is_cross { seen.mean } else { counted.mean };
+            assert!((told.mean - mean).abs() < 1.0, "{name}: {told:?}");
+            let holds = |mean: f64| told.lo <= mean && mean <= told.hi;
+            assert!(holds(seen.mean), "{name}: {told:?}");
+            assert_eq!(holds(counted.mean), sigma < 100.0, "{name}: {told:?}");
         }
     }
 

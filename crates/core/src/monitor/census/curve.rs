@@ -322,11 +322,12 @@ impl Lines<'_> {
     pub(super) fn told(&self, span: usize, size: u64, counted: Pages) -> Option<Told> {
         let line = self.within(span, size, counted);
         let cross = self.cross.told(span, self.spans, size);
-        let cross = cross.filter(|cross| cross.is_better(counted));
-        let best =
-            [line, cross].into_iter().flatten().min_by(|a, b| a.sigma.total_cmp(&b.sigma))?;
-        // The turns have a say where nothing is surer.
-        let has_say = cross.is_none_or(|cross| cross.sigma >= counted.sigma);
+        let better = cross.filter(|cross| cross.is_better(counted));
+        let known = [line, better].into_iter().flatten();
+        let best = known.min_by(|a, b| a.sigma.total_cmp(&b.sigma));
+        let best = best.or_else(|| cross.map(|_| counted))?;
+        // The turns have a say where nothing is surer, and cross-sections have one in any case.
+        let has_say = better.is_none_or(|cross| cross.sigma >= counted.sigma);
         let all = [line, cross, has_say.then_some(counted)];
         let intervals = all.into_iter().flatten().map(Pages::interval);
         let wider = |(lo, hi): (f64, f64), (a, b): (f64, f64)| (lo.min(a), hi.max(b));

@@ -186,7 +186,9 @@ impl Sampler for Census {
         }
         let (now, passed) = (scene.now, scene.passed);
         let (mut nr_cleared, mut is_whole) = (0, false);
-        let took_ns = self.budget.armed(scene.units.len(), now, scene.units_cpu);
+        let nr_pages = scene.units.iter().filter(|check| check.pages.count() == 1).count();
+        let nr = (scene.units.len(), nr_pages);
+        let took_ns = self.budget.armed(nr, now, scene.units_cpu);
         for check in &*scene.units {
             let Some(map) = self.maps.iter_mut().find(|m| m.id == check.target) else { continue };
             let Some(at) = map.find(check.start) else { continue };

@@ -78,7 +78,7 @@ fn run(clear: f64, seed: u64, sum: &mut Held) -> f64 {
     let costs = Costs { check_ns: 10_000, clear_ns: 10_000 };
     let options = Options { seed, faults, costs, ..Options::default() };
     let (method, sample_us, aggr_us) = (Method::Census, 50_000, 1_000_000);
-    let attrs = Attrs { method, sample_us, aggr_us, budget_bp: 20, ..Attrs::default() };
+    let attrs = Attrs { method, sample_us, aggr_us, budget_bp: 80, ..Attrs::default() };
     let config = evenly(128, 800, hz, "");
     let mut simulation = Simulation::new(&config, &options, attrs).unwrap();
     while simulation.next_snapshot().is_some() {

@@ -321,11 +321,13 @@ impl Budget {
 
     /// The target has set the accessed bit of so many pages again. `is_new`: of a unit that was
     /// armed for the first time. How much of new memory is hot cannot be known before, so that is
-    /// lent, too.
-    pub(super) fn touched(&mut self, pages: u64, is_new: bool) {
+    /// lent, too. `was_granted`: of one that was armed whatever was left.
+    pub(super) fn touched(&mut self, pages: u64, is_new: bool, was_granted: bool) {
         let ns = pages * TOUCH_NS;
         self.target_ns = self.target_ns.saturating_add(ns);
-        self.spend_as_starved(ns);
+        if was_granted {
+            self.spend_as_starved(ns);
+        }
         if is_new {
             self.lend(ns);
         }
@@ -421,12 +423,12 @@ mod tests {
         let mut budget = Budget::default();
         budget.begin(100, Time(0));
         // 80 ms, while the overdraft is 20.
-        budget.touched(160_000, false);
+        budget.touched(160_000, false, false);
         assert_eq!((budget.left_ns, budget.debt_ns), (-20_000_000, 60_000_000));
         assert_eq!([budget.take_target_ns(), budget.take_target_ns()], [80_000_000, 0]);
         budget.earn(100, Time(4_000_000_000));
         assert_eq!((budget.left_ns, budget.debt_ns), (10_000_000, 50_000_000));
-        budget.touched(1_000_000, false);
+        budget.touched(1_000_000, false, false);
         assert_eq!(
             (budget.left_ns, budget.debt_ns),
             (-440_000_000, 100_000_000),
@@ -483,7 +485,9 @@ mod tests {
             if budget.is_starved(now) {
                 // 40 us to arm each, 256 for what is touched.
                 (0..8).for_each(|_| budget.grant());
-                budget.touched(8 * 512, false);
+                budget.touched(8 * 512, false, true);
+                // What else is touched does not count for that.
+                budget.touched(100_000, false, false);
                 budget.note_turn(now, 0);
                 nr += 1;
             }
@@ -519,10 +523,10 @@ mod tests {
         // Arming is ten times as dear as expected, and all pages are hot.
         for _ in 0..8 {
             budget.armed((1, 0), Time(0), Some((0, 800_000)));
-            budget.touched(512, true);
+            budget.touched(512, true, false);
         }
         assert_eq!(budget.left_ns, 0, "{budget:?}");
-        budget.touched(2000, false);
+        budget.touched(2000, false, false);
         assert!(!budget.allows(0), "what is known already is not: {budget:?}");
         budget.left_ns = i64::MIN;
         budget.advance(UNIT);

@@ -306,7 +306,7 @@ impl Sampler for Census {
             let unit = &mut map.units[at];
             let looked = check.looked.map_or(now, |at| at.min(now));
             if map.cross.note(check, looked) {
-                self.budget.touched(1, false);
+                self.budget.touched(1, false, false);
             }
             if check.pages != *unit.pages {
                 continue;
@@ -332,7 +332,7 @@ impl Sampler for Census {
             }
             if is_ours {
                 let touched = unit.leaves(newly.and(present));
-                self.budget.touched(touched, unit.is_new());
+                self.budget.touched(touched, unit.is_new(), unit.was_granted);
             }
             if news.counted != 0 {
                 map.count(at, course, news.counted);

@@ -133,7 +133,7 @@ impl Turns {
                     choose_together(map, units, budget, now);
                 }
             } else if is_due && !units.iter().any(is_asked) {
-                unit.is_turn = true;
+                (unit.is_turn, unit.was_granted) = (true, self.is_starved);
                 budget.reserve(unit.leaves(unit.plane(0)));
                 if self.is_starved {
                     budget.grant();

@@ -105,6 +105,8 @@ pub(super) struct Unit {
     bare: bool,
     /// Whether it is about to be armed because it is its turn.
     pub(super) is_turn: bool,
+    /// Whether it had its last turn although nothing was left of the budget.
+    pub(super) was_granted: bool,
     /// Whether it was first armed when it was its turn, or has had another one since.
     pub(super) in_turn: bool,
     /// When the unit was armed, and when it was looked at last.
@@ -186,6 +188,7 @@ impl Unit {
             false_alarms: 0,
             bare: false,
             is_turn: false,
+            was_granted: false,
             in_turn: true,
             since: now,
             looked: now,

@@ -20,7 +20,7 @@ use crate::terminal::{ColorArg, warn, width};
 
 /// Arguments of `isotherm report`.
 #[derive(Debug, clap::Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub(crate) struct Args {
     /// Without one: the record on one page.
     #[command(subcommand)]
@@ -51,10 +51,11 @@ enum Kind {
     Diff(DiffArgs),
     /// For how long memory was not accessed.
     Ages(Common),
-    /// What cgroups used over time, from the history of an agent (--since 1h).
+    /// What cgroups used over time, as an agent has recorded it.
     ///
-    /// Working set by span, memory by idle time, what was paged out, and for how much of the time
-    /// each cgroup was watched. An agent with --cgroups, --metrics or --fleet records that.
+    /// With --since 1h, say. Working set by span, memory by idle time, what was paged out, and for
+    /// how much of the time each cgroup was watched. An agent with --cgroups, --metrics or --fleet
+    /// records that.
     Cgroups(super::cgroups::Args),
     /// All of it as one page for a browser, to look at or to send.
     Html(super::html::Args),

@@ -84,15 +84,23 @@ fn with_examples(command: Command, program: &str) -> Command {
         return command;
     };
     let short = fewer(&long.to_string(), &path);
-    let help = Arg::new("help")
-        .short('h')
-        .long("help")
-        .action(ArgAction::Help)
-        .hide_short_help(true)
-        // Not in the group of the option before it.
-        .help_heading(None::<&str>)
-        .help("Print all of this; with `-h` only what is needed at first");
-    command.disable_help_flag(true).arg(help).after_help(short).after_long_help(long)
+    let help = help_flag("Print all of this; with `-h` only what is needed at first");
+    let help = help.hide_short_help(true);
+    let command = command.mut_subcommands(with_help).disable_help_flag(true);
+    command.arg(help).after_help(short).after_long_help(long)
+}
+
+/// A command below one that has its own flag for help, which takes clap's from all of them.
+fn with_help(command: Command) -> Command {
+    let command = command.mut_subcommands(with_help);
+    let has_help = command.get_arguments().any(|arg| arg.get_id() == "help");
+    if has_help { command } else { command.arg(help_flag("Print help")) }
+}
+
+fn help_flag(about: &'static str) -> Arg {
+    // Not in the group of the option before it.
+    let flag = Arg::new("help").short('h').long("help").help_heading(None::<&str>);
+    flag.action(ArgAction::Help).help(about)
 }
 
 /// The first two examples, and a line for `--help` in the same columns.
@@ -124,6 +132,31 @@ mod tests {
     fn all(command: &Command, out: &mut Vec<Command>) {
         out.push(command.clone());
         command.get_subcommands().for_each(|below| all(below, out));
+    }
+
+    /// The words before each command that has none below it.
+    fn paths(command: &Command, words: &[String], out: &mut Vec<Vec<String>>) {
+        let words = [words, &[command.get_name().to_owned()]].concat();
+        command.get_subcommands().for_each(|below| paths(below, &words, out));
+        if command.get_name() != "help" {
+            out.push(words);
+        }
+    }
+
+    #[test]
+    fn every_command_tells_what_it_is() {
+        let program = shortened(Cli::command());
+        let mut commands = Vec::new();
+        paths(&program, &[], &mut commands);
+        assert!(commands.len() > 30, "{commands:?}");
+        for flag in ["-h", "--help"] {
+            for words in &commands {
+                let words = words.iter().map(String::as_str).chain([flag]);
+                let err = program.clone().try_get_matches_from(words.clone()).unwrap_err();
+                let words: Vec<_> = words.collect();
+                assert_eq!(err.kind(), clap::error::ErrorKind::DisplayHelp, "{words:?}: {err}");
+            }
+        }
     }
 
     fn commands() -> Vec<Command> {

@@ -605,6 +605,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "minutes")]
     fn a_page_that_cannot_be_made_old_tells_nothing_and_no_touch_is_lost() {
         let (mut rng, next) = (Rng::seeded(3), swept(1000));
         let mut units: Vec<_> = units(&next, &mut rng).into_iter().take(PAGES.1).collect();

@@ -325,7 +325,7 @@ fn contexts() -> impl Strategy<Value = ContextPolicy> {
                 engine,
                 attrs,
                 schemes,
-                slowed: 0,
+                ..ContextPolicy::default()
             }
         },
     )

@@ -68,7 +68,7 @@ impl Whose {
                 engine,
                 attrs,
                 schemes,
-                slowed: 0,
+                ..ContextPolicy::default()
             }],
             ..Policy::default()
         }

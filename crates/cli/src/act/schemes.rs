@@ -49,7 +49,16 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         .map_err(|e| usage(format!("the schemes are not valid\n{e}")))?;
     let schemes = with_settings(schemes, &attrs, args.confirm.confirm()?, args.inject);
     let name = "schemes".to_owned();
-    let context = ContextPolicy { name, targets, children, ops, engine, attrs, schemes, slowed: 0 };
+    let context = ContextPolicy {
+        name,
+        targets,
+        children,
+        ops,
+        engine,
+        attrs,
+        schemes,
+        ..ContextPolicy::default()
+    };
     let policy = Policy { contexts: vec![context], ..Policy::default() };
     print_or_drive(policy, &args.whose, &args.run, Extra::default())
 }

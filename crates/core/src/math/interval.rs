@@ -68,6 +68,12 @@ fn of_count(nr_accesses: u32, nr_evidence: u32, nr_samples: u32) -> (f32, f32) {
     (lo * max, hi * max)
 }
 
+/// A number of pages or of ns, for an estimate.
+#[expect(clippy::cast_precision_loss, reason = "exact up to 2^53, and close enough beyond")]
+pub(crate) const fn float(n: u64) -> f64 {
+    n as f64
+}
+
 /// A count as a float; exact up to 2^24, far beyond any window.
 #[expect(clippy::cast_precision_loss, reason = "counts of samples in a window are small")]
 pub(crate) const fn count(n: u32) -> f32 {

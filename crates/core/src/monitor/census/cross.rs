@@ -28,6 +28,7 @@ use super::curve::{Pages, SIGMAS};
 use super::map::Spared;
 use super::planes::Planes;
 use super::unit::Unit;
+use crate::interval::float;
 use crate::rng::Rng;
 use crate::snapshot::SPANS;
 use crate::target::TargetId;
@@ -54,6 +55,10 @@ const DOUBT: f64 = 40.0;
 const STUDENT: [f64; KEPT.0 - FEW] = [2.353, 2.132, 2.015, 1.943, 1.895];
 /// The least standard deviation of one cross-section, in pages of it: events come whole.
 const LEAST_SIGMA: f64 = 1.0;
+/// What is unknown may be one in so many parts of a target.
+const MOST_UNKNOWN: usize = 10;
+/// How long to wait if none can be made, in ns.
+const RETRY_NS: u64 = 1_000_000_000;
 /// Standard deviations from which on another sum of turns is no chance.
 const CHANGED: f64 = 3.0;
 /// A look after more than this share of a span is late, in percent.
@@ -215,13 +220,20 @@ impl Cross {
         now: Time,
     ) -> usize {
         self.stop();
+        // If none can be made, that is not found out again before every sample.
+        self.next_at = now + RETRY_NS;
         let nr = if units.len() < PAGES.1 { 0 } else { units.len().min(PAGES.0) };
+        let mut nr_barred = 0;
         for part in 0..nr {
             let (first, behind) = (part * units.len() / nr, (part + 1) * units.len() / nr);
             let drawn = rng.range(0, (behind - first) as u64);
             let unit = &units[first + usize::try_from(drawn).unwrap_or(0)];
-            let pages = unit.to_probe();
-            if pages.is_empty() || spared.unit(unit.start, now) {
+            if !unit.may_be_probed() || spared.unit(unit.start, now) {
+                nr_barred += 1;
+                continue;
+            }
+            let pages = unit.clearable();
+            if pages.is_empty() {
                 continue;
             }
             let page = pages.nth(rng.range(0, pages.count())).unwrap_or(0);
@@ -229,6 +241,9 @@ impl Cross {
             let (start, step) = (unit.start, rng.range(0, STEPS));
             let (since, quiet_ns, touched_ns) = (None, 0, None);
             self.members.push(Member { start, page, step, weight, since, quiet_ns, touched_ns });
+        }
+        if nr_barred * MOST_UNKNOWN > nr {
+            self.stop();
         }
         self.members.len()
     }
@@ -340,7 +355,7 @@ impl Cross {
                 alone.add(member.weight, now);
             }
             // What is not known is taken to be like the rest, unless that is much.
-            let is_known = alone.weight * 10.0 >= all * 9.0;
+            let is_known = (all - alone.weight) * float(MOST_UNKNOWN as u64) <= all;
             is_known.then(|| [apart.number(counted.mean / all), alone.number(0.0)])
         });
         let each = 1.0 / float(self.members.len().max(1) as u64);
@@ -386,12 +401,9 @@ impl Cross {
 }
 
 impl Unit {
-    /// The pages that may be made old alone.
-    fn to_probe(&self) -> PageBits {
-        if self.together || !(self.known && self.armed) {
-            return PageBits::default();
-        }
-        self.clearable()
+    /// Whether one of its pages may be made old alone.
+    const fn may_be_probed(&self) -> bool {
+        !self.together && self.known && self.armed
     }
 
     /// Whether a page was touched within a span when it was the unit's turn: 0 or 1. Where it is
@@ -417,11 +429,6 @@ const fn early(spans: &[u64; SPANS]) -> u64 {
 fn find(members: &mut [Member], start: u64) -> Option<&mut Member> {
     let at = members.binary_search_by_key(&start, |member| member.start).ok()?;
     members.get_mut(at)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "times and numbers of pages, for an estimate")]
-const fn float(n: u64) -> f64 {
-    n as f64
 }
 
 #[cfg(test)]
@@ -612,6 +619,13 @@ mod tests {
         let mut cross = Cross::default();
         assert_eq!(cross.begin(&units[1..], &Spared::default(), &mut rng, Time(0)), 0, "too few");
         assert_eq!(cross.begin(&units, &Spared::default(), &mut rng, Time(0)), PAGES.1);
+        for unit in &mut units[..4] {
+            unit.together = true;
+        }
+        assert_eq!(cross.begin(&units, &Spared::default(), &mut rng, Time(0)), 0, "too few known");
+        units[0].together = false;
+        units[1].together = false;
+        assert_eq!(cross.begin(&units, &Spared::default(), &mut rng, Time(0)), PAGES.1 - 2);
         let mut checks = Vec::new();
         cross.choose(ID, &mut checks);
         let (first, second) = (checks[0], checks[1]);

@@ -29,6 +29,7 @@
 
 use super::planes::EXPOSED_NS;
 use super::unit::Unit;
+use crate::interval::float;
 use crate::ops::ClearRate;
 
 /// Pages that share the bit of a huge page.
@@ -126,11 +127,6 @@ fn of_huge(rate: &ClearRate) -> f64 {
 fn more(x: f64) -> f64 {
     // Below that the exact formula loses its digits.
     if x < 1e-4 { x / 2.0 } else { x / -libm::expm1(-x) - 1.0 }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "sums of at most 2^52")]
-const fn float(n: u64) -> f64 {
-    n as f64
 }
 
 #[cfg(test)]

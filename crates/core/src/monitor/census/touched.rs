@@ -37,6 +37,7 @@ use super::curve::{Lines, Pages, SIGMAS};
 use super::lost::Exposed;
 use super::unit::Unit;
 use crate::addr::PAGE_SIZE;
+use crate::interval::float;
 use crate::ops::ClearRate;
 use crate::snapshot::{SPANS, Touched, TouchedBytes};
 use crate::unit::UNIT;
@@ -330,11 +331,6 @@ impl Sums {
         });
         shares.fold(0.0, f64::max)
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "sums of at most 2^40 pages, for an estimate")]
-const fn float(n: u64) -> f64 {
-    n as f64
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not below 0")]

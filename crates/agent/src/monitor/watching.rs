@@ -17,7 +17,7 @@ use super::turns::{Place, Turn};
 use super::{CLAIMS, Happened, Monitor};
 
 /// Files that are left for everything else when no more targets are watched. Each target takes up
-/// to nine.
+/// to nine, and the first eight of a context two more for the guard.
 const SPARE_FILES: u64 = 64;
 
 /// When the memory of targets was looked at.

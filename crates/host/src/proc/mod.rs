@@ -12,6 +12,7 @@ mod mapped_size;
 mod maps;
 mod meminfo;
 mod own;
+mod proc_file;
 pub(crate) mod scan;
 mod smaps;
 mod stat;
@@ -28,6 +29,7 @@ pub use mapped_size::MappedSize;
 pub use maps::{Mapping, Maps, Perms, monitored_ranges, parse_maps};
 pub use meminfo::meminfo_kib;
 pub use own::{OwnCost, may_open, own_cost, raise_file_limit};
+pub use proc_file::ProcFile;
 pub use smaps::{MappingUse, Smaps, parse_smaps};
 pub use stat::{Stat, TaskState, parse_stat};
 pub use status::{Status, capability_name, parse_status};
@@ -117,13 +119,7 @@ impl Proc {
     /// What the kernel says; `InvalidData` if the text is not that of a `statm` file.
     pub fn mapped_pages(&self, pid: u32, buf: &mut Vec<u8>) -> io::Result<[u64; 3]> {
         self.read(pid, "statm", buf)?;
-        let mut words = buf.trim_ascii_end().split(|byte| *byte == b' ');
-        let [all, _, _, code, _, data] =
-            std::array::from_fn(|_| words.next().and_then(scan::whole_dec));
-        match (all, code, data) {
-            (Some(all), Some(code), Some(data)) => Ok([all, code, data]),
-            _ => Err(invalid("statm")),
-        }
+        parse_statm(buf).ok_or_else(|| invalid("statm"))
     }
 
     /// Calls `f` with every pid that has a directory, in no order.
@@ -220,6 +216,19 @@ fn read_file(path: &Path, buf: &mut Vec<u8>) -> io::Result<()> {
     }
     buf.truncate(len);
     Ok(())
+}
+
+/// What a `statm` file says of how much is mapped: all of it, code, and data with stacks, in pages.
+fn parse_statm(text: &[u8]) -> Option<[u64; 3]> {
+    let mut words = text.trim_ascii_end().split(|byte| *byte == b' ');
+    let [all, _, _, code, _, data] =
+        std::array::from_fn(|_| words.next().and_then(scan::whole_dec));
+    Some([all?, code?, data?])
+}
+
+/// What a `statm` file says of how much is resident, in pages.
+fn parse_resident(text: &[u8]) -> Option<u64> {
+    scan::whole_dec(text.split(|byte| *byte == b' ').nth(1)?)
 }
 
 fn invalid(what: &str) -> io::Error {

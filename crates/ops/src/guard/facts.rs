@@ -1,7 +1,10 @@
 //! What the targets did, by `/proc`: two small files per target and window.
 
 use isotherm_core::TargetId;
-use isotherm_host::proc::Proc;
+use isotherm_host::proc::{Proc, ProcFile, parse_stat};
+
+/// Files of more targets than this are opened for each look: each takes two.
+const MOST_OPEN: usize = 8;
 
 /// What a target did since the last look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,9 +30,16 @@ pub struct Facts {
 #[derive(Debug)]
 struct Seen {
     id: TargetId,
+    stat: ProcFile,
+    statm: ProcFile,
+    last: Option<Sizes>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Sizes {
     ticks: u64,
-    /// `statm`: the sizes.
-    sizes: [u64; 2],
+    /// `statm`: what is mapped, and what is resident.
+    pages: [u64; 2],
 }
 
 impl Facts {
@@ -45,16 +55,21 @@ impl Facts {
     pub fn gather(&mut self, targets: impl IntoIterator<Item = (TargetId, u32)>) -> &[TargetFacts] {
         self.out.clear();
         for (id, pid) in targets {
-            let Some(now) = look(&self.proc, id, pid, &mut self.buf) else { continue };
+            let nr = self.last.iter().position(|seen| seen.id == id).unwrap_or_else(|| {
+                self.last.push(Seen::new(id));
+                self.last.len() - 1
+            });
+            let seen = &mut self.last[nr];
+            let Some(now) = seen.look(&self.proc, pid, &mut self.buf) else { continue };
             let mut facts = TargetFacts { id, ..TargetFacts::default() };
-            match self.last.iter_mut().find(|seen| seen.id == id) {
-                Some(seen) => {
-                    let ticks = now.ticks.saturating_sub(seen.ticks);
-                    facts.cpu_ns = ticks.saturating_mul(self.ns_per_tick);
-                    facts.changed = now.sizes != seen.sizes;
-                    *seen = now;
-                }
-                None => self.last.push(now),
+            if let Some(before) = seen.last.replace(now) {
+                let ticks = now.ticks.saturating_sub(before.ticks);
+                facts.cpu_ns = ticks.saturating_mul(self.ns_per_tick);
+                facts.changed = now.pages != before.pages;
+            }
+            if nr >= MOST_OPEN {
+                seen.stat.close();
+                seen.statm.close();
             }
             self.out.push(facts);
         }
@@ -64,11 +79,17 @@ impl Facts {
     }
 }
 
-fn look(proc: &Proc, id: TargetId, pid: u32, buf: &mut Vec<u8>) -> Option<Seen> {
-    let stat = proc.stat(pid, buf).ok()?;
-    let ticks = stat.utime.saturating_add(stat.stime);
-    proc.read(pid, "statm", buf).ok()?;
-    let mut words = std::str::from_utf8(buf).ok()?.split_ascii_whitespace();
-    let mut size = || words.next()?.parse().ok();
-    Some(Seen { id, ticks, sizes: [size()?, size()?] })
+impl Seen {
+    const fn new(id: TargetId) -> Self {
+        Self { id, stat: ProcFile::new("stat"), statm: ProcFile::new("statm"), last: None }
+    }
+
+    fn look(&mut self, proc: &Proc, pid: u32, buf: &mut Vec<u8>) -> Option<Sizes> {
+        let stat = parse_stat(self.stat.read(proc, pid, buf)?)?;
+        let ticks = stat.utime.saturating_add(stat.stime);
+        let text = self.statm.read(proc, pid, buf)?;
+        let mut words = std::str::from_utf8(text).ok()?.split_ascii_whitespace();
+        let mut pages = || words.next()?.parse().ok();
+        Some(Sizes { ticks, pages: [pages()?, pages()?] })
+    }
 }

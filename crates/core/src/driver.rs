@@ -66,6 +66,8 @@ pub struct Driver<O, C> {
     nr_scheme_commits: u64,
     spent: Spent,
     meters_context: bool,
+    /// The CPU time when the last request was answered, if nothing else was wished for since.
+    acted_to: Option<u64>,
 }
 
 impl<O: Operations, C: Clock> Driver<O, C> {
@@ -81,6 +83,7 @@ impl<O: Operations, C: Clock> Driver<O, C> {
             nr_scheme_commits: 0,
             spent: Spent { units_ns: 0, acting_ns: 0, context_ns: 0 },
             meters_context: false,
+            acted_to: None,
         }
     }
 
@@ -113,6 +116,9 @@ impl<O: Operations, C: Clock> Driver<O, C> {
             let now = self.clock.now();
             let wish = self.poll(now);
             self.announce_schemes();
+            if !matches!(wish, Wish::Apply) {
+                self.acted_to = None;
+            }
             match wish {
                 Wish::Update => self.update(),
                 Wish::Prepare => self.ops.prepare(self.context.batch_mut()),
@@ -150,16 +156,25 @@ impl<O: Operations, C: Clock> Driver<O, C> {
         let before = self.clock.cpu_ns();
         ask(&mut self.ops, self.context.units_mut());
         let took = before.zip(self.clock.cpu_ns());
-        self.context.set_units_cpu(took);
+        // What schemes do has limits of its own. If it counted here, a scheme that pages out much
+        // would leave nothing to see by what is cold.
+        let acted_ns = self.spent.acting_ns;
+        let without = |ns: u64| ns.saturating_sub(acted_ns);
+        self.context.set_units_cpu(took.map(|(before, after)| (without(before), without(after))));
         self.spent.units_ns = self.spent.units_ns.saturating_add(length(took));
     }
 
+    /// Asks for an action, and measures what that costs. To read the clock is a system call, and a
+    /// pass of schemes asks for hundreds of actions. So one reading ends the one and begins the
+    /// next: to choose the next one counts as acting, too.
     fn apply(&mut self) {
-        let before = self.clock.cpu_ns();
+        let before = self.acted_to.take().or_else(|| self.clock.cpu_ns());
         let (request, scheme) = self.context.request();
         let applied = self.ops.apply(&request, scheme);
-        let took = before.zip(self.clock.cpu_ns());
-        self.spent.acting_ns = self.spent.acting_ns.saturating_add(length(took));
+        let after = self.clock.cpu_ns();
+        self.spent.acting_ns = self.spent.acting_ns.saturating_add(length(before.zip(after)));
+        // What the context takes is measured by itself then.
+        self.acted_to = after.filter(|_| !self.meters_context);
         self.context.applied(applied);
     }
 

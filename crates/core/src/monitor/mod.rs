@@ -135,6 +135,8 @@ pub struct Context {
     schedule: Schedule,
     phase: Phase,
     paused: bool,
+    /// Since when it is paused.
+    paused_at: Option<Time>,
     changes: Vec<Change>,
     /// The method by which accesses are found, as set by the attributes.
     method: InForce,
@@ -197,6 +199,7 @@ impl Context {
             schedule: Schedule::start(&attrs),
             phase: Phase::Start,
             paused: false,
+            paused_at: None,
             changes: Vec::new(),
             method: InForce::new(attrs.method),
             sz_limit: 0,
@@ -250,7 +253,7 @@ impl Context {
     }
 
     /// Says what CPU time, in ns, the driver's thread had used before and after the answer about
-    /// the units. `None`: that is not known.
+    /// the units, without what schemes did, which has limits of its own. `None`: that is not known.
     pub const fn set_units_cpu(&mut self, cpu_ns: Option<(u64, u64)>) {
         self.units_cpu = cpu_ns;
     }

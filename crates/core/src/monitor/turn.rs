@@ -103,9 +103,14 @@ impl Context {
             return Some(Wish::Stop);
         }
         if self.paused {
+            self.paused_at.get_or_insert(now);
             self.schemes.walk.cancel();
             let until = now.plus_us(self.attrs.sample_us.max(1));
             return self.step(Phase::Paused, Some(Wish::Sleep(until)));
+        }
+        if let Some(paused_at) = self.paused_at.take() {
+            // Nobody looked meanwhile, so a window that was begun is not longer for that.
+            self.window_start = Time(self.window_start.0.saturating_add(now.since(paused_at)));
         }
         self.step(Phase::Schemes, None)
     }

@@ -139,6 +139,15 @@ fn pause_freezes() {
         let nrs: Vec<_> =
             run.snapshots[1].targets[0].regions.iter().map(|r| r.nr_accesses).collect();
         assert_eq!(nrs, [0, 5, 0, 0]);
+        // Nor is it longer for that.
+        let [before, after] = &run.snapshots[..] else { panic!("there are two") };
+        assert_eq!(after.end.since(after.start), 25_000_000);
+        assert!(
+            after.start.since(before.end) >= 100 * 5_000_000,
+            "{} {}",
+            before.end.0,
+            after.start.0
+        );
     }
 }
 

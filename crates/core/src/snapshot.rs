@@ -135,8 +135,23 @@ pub struct UnitInfo {
     /// when the unit was made old, or by looks. Touches after the longest span are in nothing else.
     /// `None`: nothing was found, or it is not known.
     pub found: Option<PageBits>,
+    /// When a look had seen none of these touches yet. If that was before `since`, some of `found`
+    /// was touched before the unit was made old; else nothing was. 0 if it is not known.
+    pub found_after: Time,
+    /// The mapped pages that were touched between `since` and the last look. `None`: not known.
+    pub young: Option<PageBits>,
     /// The base-2 logarithm of the size in bytes of the page-table leaves: 12, 21 or 30.
     pub leaf_shift: u8,
+}
+
+impl UnitInfo {
+    /// The pages of `found` that were touched before the unit was made old, as far as that is
+    /// known. Where it is not, all of them.
+    #[must_use]
+    pub fn found_before(&self) -> PageBits {
+        let is_later = self.young.is_some() && self.found_after >= self.since;
+        if is_later { PageBits::default() } else { self.found.unwrap_or_default() }
+    }
 }
 
 /// How much memory was touched within a span. All numbers are bytes.

@@ -101,7 +101,7 @@ fn regions_have_the_shares_of_pages_that_were_recorded() {
     assert_eq!(ends, [",0.25", ",", "1,0.25"].repeat(2));
 }
 
-/// A unit of which two pages were touched within a window, and nothing else is known.
+/// A unit of which two pages were touched within a window, and one since then.
 fn record_of_pages() -> Record {
     let mut w = Writer::new(Vec::new(), &Header { host: "h".into(), ..Header::default() }).unwrap();
     w.target(&Target { id: 0, pid: 12, name: "a, b".into(), ..Target::default() }).unwrap();
@@ -109,6 +109,7 @@ fn record_of_pages() -> Record {
         start: 1 << 21,
         since: Time(50),
         present: PageBits([u64::MAX, 0, 0, 0, 0, 0, 0, 0]),
+        young: Some(PageBits::page(0)),
         leaf_shift: 12,
         ..UnitInfo::default()
     };
@@ -129,8 +130,8 @@ fn csv_of_pages() {
         1
     );
     expect_test::expect![[r#"
-        host,t_ns,time,pid,target,start,mapping,since_ns,leaf_sz,nr_present,nr_unresolved,nr_touched_sample,nr_touched_window,nr_touched_1s,nr_touched_10s,nr_touched_1min,present,unresolved,touched_sample,touched_window,touched_1s,touched_10s,touched_1min,found
-        h,100,,12,"a, b",2097152,,50,4096,64,0,,2,,,,ffffffffffffffff0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000,00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000,,00000000000000800000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000100000000000000,,,,
+        host,t_ns,time,pid,target,start,mapping,since_ns,leaf_sz,nr_present,nr_unresolved,nr_touched_sample,nr_touched_window,nr_touched_1s,nr_touched_10s,nr_touched_1min,present,unresolved,touched_sample,touched_window,touched_1s,touched_10s,touched_1min,found,found_after_ns,young
+        h,100,,12,"a, b",2097152,,50,4096,64,0,,2,,,,ffffffffffffffff0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000,00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000,,00000000000000800000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000100000000000000,,,,,,01000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000
     "#]].assert_eq(&String::from_utf8(out).unwrap());
 }
 
@@ -139,7 +140,7 @@ fn jsonl_of_pages() {
     let mut out = Vec::new();
     export::jsonl(Table::Pages, &mut record_of_pages().reader().unwrap(), &mut out).unwrap();
     expect_test::expect![[r#"
-        {"host":"h","t_ns":100,"time":null,"pid":12,"target":"a, b","start":2097152,"mapping":null,"since_ns":50,"leaf_sz":4096,"nr_present":64,"nr_unresolved":0,"nr_touched_sample":null,"nr_touched_window":2,"nr_touched_1s":null,"nr_touched_10s":null,"nr_touched_1min":null,"present":"ffffffffffffffff0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000","unresolved":"00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000","touched_sample":null,"touched_window":"00000000000000800000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000100000000000000","touched_1s":null,"touched_10s":null,"touched_1min":null,"found":null}
+        {"host":"h","t_ns":100,"time":null,"pid":12,"target":"a, b","start":2097152,"mapping":null,"since_ns":50,"leaf_sz":4096,"nr_present":64,"nr_unresolved":0,"nr_touched_sample":null,"nr_touched_window":2,"nr_touched_1s":null,"nr_touched_10s":null,"nr_touched_1min":null,"present":"ffffffffffffffff0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000","unresolved":"00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000","touched_sample":null,"touched_window":"00000000000000800000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000100000000000000","touched_1s":null,"touched_10s":null,"touched_1min":null,"found":null,"found_after_ns":null,"young":"01000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000"}
     "#]].assert_eq(&String::from_utf8(out).unwrap());
     let rows = export::csv(Table::Pages, &mut record().reader().unwrap(), &mut Vec::new());
     assert_eq!(rows.unwrap(), 0);

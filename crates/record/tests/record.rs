@@ -37,14 +37,17 @@ fn learn(
     key: (TargetId, u64),
     mut unit: UnitInfo,
 ) {
-    let before = units.get(&key).and_then(|known| known.found);
-    if let Some(before) = before {
+    let known = units.get(&key).copied().unwrap_or_default();
+    if let Some(before) = known.found {
         unit.found = Some(unit.found.unwrap_or_default().or(before));
+        if !before.is_empty() {
+            unit.found_after = known.found_after;
+        }
     }
     units.insert(key, unit);
 }
 
-/// Version 1 is version 2 without what was found.
+/// Version 1 is version 3 without what was found, and what was touched since then.
 #[test]
 fn records_of_the_first_version_are_read_and_newer_ones_refused_by_name() {
     let mut unit = UnitInfo { start: 2 << 20, leaf_shift: 21, ..UnitInfo::default() };

@@ -130,6 +130,8 @@ fn unit(random: &mut Random, nr: u64) -> UnitInfo {
         unresolved: PageBits::default(),
         touched,
         found: touched[1],
+        found_after: Time(0),
+        young: None,
         leaf_shift: 12,
     }
 }

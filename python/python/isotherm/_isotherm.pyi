@@ -99,7 +99,8 @@ class Record:
         ``start``, ``mapping``, ``since_ns``, ``leaf_sz``, ``nr_present``, ``nr_unresolved``,
         ``nr_touched_SPAN``, and the same as 64 bytes with a bit per page: ``present``,
         ``unresolved``, ``touched_SPAN``, ``found`` (touched since the last row of the unit, by any
-        look).
+        look), ``young`` (touched since ``since_ns``). A look at ``found_after_ns`` had found nothing
+        of ``found`` yet.
         """
     @property
     def mappings(self) -> Table:

@@ -24,6 +24,7 @@ use std::fs::File;
 use std::io;
 
 use isotherm_core::Time;
+use isotherm_host::proc::{MappedSize, Proc};
 
 use isotherm_pages::clear_refs::clear_accessed;
 use isotherm_pages::tables::PageKey;
@@ -97,6 +98,8 @@ pub(super) struct Fallback {
     pub(super) barred: Barred,
     /// From when on its mappings may be read again.
     pub(super) next_maps: Time,
+    /// Tells how much it maps.
+    pub(super) statm: MappedSize,
     /// When its mappings were read, and how much it mapped just before that.
     pub(super) mapped: Option<(Time, [u64; 3])>,
     /// Whether people were told that no page can be made old any more.
@@ -119,7 +122,10 @@ impl Fallback {
             return false;
         }
         let known = self.size.filter(|(_, read)| now.since(*read) < SIZE_NS);
-        let (bytes, _) = known.unwrap_or_else(|| (resident(pid).unwrap_or(u64::MAX), now));
+        let (bytes, _) = known.unwrap_or_else(|| {
+            let pages = self.statm.resident(&Proc::default(), pid, &mut Vec::new());
+            (pages.map_or(u64::MAX, |pages| pages * 4096), now)
+        });
         self.size = known.or(Some((bytes, now)));
         bytes <= limit
     }
@@ -214,13 +220,6 @@ impl Fallback {
         let found = self.kept.binary_search(&leaf);
         found.map(|at| self.kept.remove(at)).is_ok()
     }
-}
-
-/// Resident memory of a process, in bytes.
-fn resident(pid: u32) -> io::Result<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/statm"))?;
-    let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
-    pages.map(|pages| pages * 4096).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 #[cfg(test)]

@@ -52,6 +52,9 @@ use self::unresolved::Unresolved;
 /// 65,000 mappings takes some 50 ms, and a target may change them all the time.
 const MAPS_REST: u64 = 100;
 
+/// With so many targets at most, the files that tell their sizes stay open.
+const STAY_OPEN: usize = 16;
+
 /// What the set has done so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
@@ -227,7 +230,18 @@ impl PageWalk {
     fn mapped(&mut self, id: TargetId) -> Option<[u64; 3]> {
         let slot = self.tables.slot(id).filter(|_| self.same_size_ns > 0)?;
         let pid = self.tables.space(slot)?.pid();
-        Proc::default().mapped_pages(pid, &mut self.text).ok()
+        let mut text = std::mem::take(&mut self.text);
+        let mapped = self.fallback(slot).statm.parts(&Proc::default(), pid, &mut text);
+        self.text = text;
+        self.close_if_many(slot);
+        mapped
+    }
+
+    /// Closes the file that tells a target's size, if all of them together would be too many.
+    fn close_if_many(&mut self, slot: u16) {
+        if self.fallbacks.len() > STAY_OPEN {
+            self.fallback(slot).statm.close();
+        }
     }
 
     /// Whether a target's mappings were read a short time ago and it maps as much as then.

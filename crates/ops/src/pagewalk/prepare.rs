@@ -174,7 +174,9 @@ impl PageWalk {
     pub(super) fn may_clear_whole_space(&mut self, slot: u16, at: Time) -> bool {
         let limit = self.fallback_limit;
         let Some(pid) = self.tables.space(slot).map(Space::pid) else { return false };
-        self.fallback(slot).is_allowed(pid, limit, at)
+        let is_allowed = self.fallback(slot).is_allowed(pid, limit, at);
+        self.close_if_many(slot);
+        is_allowed
     }
 
     /// Clears all bits of an address space if that is allowed now, for the sake of so many leaves.

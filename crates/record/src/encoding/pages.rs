@@ -7,9 +7,11 @@
 //! TOUCHED  working sets: id, watched bytes, one bit per measured span, and four numbers for each
 //! PLACE    units: where they start, as the distance from the end of the last one
 //! WINDOW   the window in which a unit changed
-//! SINCE    when it was made old, as the distance from that of the last one
+//! SINCE    when it was made old, as the distance from that of the last one; after it, if the leaf
+//!          size has its second bit, when a look had seen nothing of what was found, from that
 //! TAGS     leaf size, and one tag for each of present, unresolved and the planes of the spans; if
-//!          the leaf size has its highest bit, one for what was found
+//!          the leaf size has its highest bit, one for what was found; and if it has the next one,
+//!          one for what was touched since it was made old
 //! BITS     what the tags announce, see [`crate::encoding::planes`]
 //! ```
 //!
@@ -38,6 +40,9 @@ const BITS: usize = 6;
 const UNIT_SHIFT: u32 = UNIT.trailing_zeros();
 /// The bit of a leaf size that tells that what was found follows. Format version 2.
 const HAS_FOUND: u8 = 0x80;
+/// The bit of a leaf size that tells that what was touched since then follows, and in another
+/// column when a look had seen nothing of what was found. Format version 3.
+const HAS_YOUNG: u8 = 0x40;
 /// The tag of a span that was not measured.
 const NOT_MEASURED: u8 = u8::MAX;
 const NONE: PageBits = PageBits([0; 8]);
@@ -209,7 +214,7 @@ fn put_unit(columns: &mut Columns, last: &ChangedUnit, changed: &ChangedUnit, sh
     let window = i64::from(changed.window) - i64::from(last.window);
     varint::put(&mut columns[WINDOW], zigzag(window));
     varint::put_delta(&mut columns[SINCE], last.unit.since.0, unit.since.0);
-    let mut tags = [unit.leaf_shift & !HAS_FOUND; 3 + SPANS];
+    let mut tags = [unit.leaf_shift & !(HAS_FOUND | HAS_YOUNG); 3 + SPANS];
     let bits = &mut columns[BITS];
     tags[1] = planes::put(bits, unit.present, &[NONE, PageBits::ALL]);
     tags[2] = planes::put(bits, unit.unresolved, &[NONE, unit.present]);
@@ -225,8 +230,15 @@ fn put_unit(columns: &mut Columns, last: &ChangedUnit, changed: &ChangedUnit, sh
         tags[0] |= HAS_FOUND;
         planes::put(bits, found, &[NONE, unit.present, shorter])
     });
+    let young = unit.young.map(|young| {
+        tags[0] |= HAS_YOUNG;
+        planes::put(bits, young, &[NONE, unit.present, unit.found.unwrap_or(shorter)])
+    });
+    if young.is_some() {
+        varint::put_delta(&mut columns[SINCE], unit.since.0, unit.found_after.0);
+    }
     columns[TAGS].extend_from_slice(&tags);
-    columns[TAGS].extend(found);
+    columns[TAGS].extend(found.into_iter().chain(young));
 }
 
 /// The next unit. Its target is not set.
@@ -235,8 +247,8 @@ fn take_unit(c: &mut Cursors<'_>, last: &ChangedUnit, shift: u32) -> Option<Chan
     let start = last.unit.start.wrapping_add(UNIT).wrapping_add(distance);
     let window = i64::from(last.window).checked_add(unzigzag(c[WINDOW].get()?))?;
     let since = Time(c[SINCE].get_delta(last.unit.since.0)?);
-    let leaf_shift = c[TAGS].byte()?;
-    let (leaf_shift, has_found) = (leaf_shift & !HAS_FOUND, leaf_shift & HAS_FOUND != 0);
+    let leaf = c[TAGS].byte()?;
+    let leaf_shift = leaf & !(HAS_FOUND | HAS_YOUNG);
     let present = planes::get(c[TAGS].byte()?, &mut c[BITS], &[NONE, PageBits::ALL])?;
     let unresolved = planes::get(c[TAGS].byte()?, &mut c[BITS], &[NONE, present])?;
     let mut touched = [None; SPANS];
@@ -248,12 +260,16 @@ fn take_unit(c: &mut Cursors<'_>, last: &ChangedUnit, shift: u32) -> Option<Chan
             *plane = Some(shorter);
         }
     }
-    let found = if has_found {
-        Some(planes::get(c[TAGS].byte()?, &mut c[BITS], &[NONE, present, shorter])?)
-    } else {
-        None
-    };
-    let unit = UnitInfo { start, since, present, unresolved, touched, found, leaf_shift };
+    let mut unit =
+        UnitInfo { start, since, present, unresolved, touched, leaf_shift, ..UnitInfo::default() };
+    if leaf & HAS_FOUND != 0 {
+        unit.found = Some(planes::get(c[TAGS].byte()?, &mut c[BITS], &[NONE, present, shorter])?);
+    }
+    if leaf & HAS_YOUNG != 0 {
+        let bases = [NONE, present, unit.found.unwrap_or(shorter)];
+        unit.young = Some(planes::get(c[TAGS].byte()?, &mut c[BITS], &bases)?);
+        unit.found_after = Time(c[SINCE].get_delta(since.0)?);
+    }
     Some(ChangedUnit { window: u32::try_from(window).ok()?, unit, ..ChangedUnit::default() })
 }
 
@@ -298,15 +314,17 @@ mod tests {
     fn unit() -> impl Strategy<Value = UnitInfo> {
         let start = prop_oneof![(0u64..1 << 43).prop_map(|nr| nr * UNIT), any::<u64>()];
         let planes = prop::collection::vec(prop::option::of(bits()), SPANS);
-        let found = prop::option::of(bits());
-        (start, any::<u64>(), bits(), bits(), planes, found, 0u8..HAS_FOUND).prop_map(
-            |(start, since, present, unresolved, planes, found, leaf_shift)| UnitInfo {
+        let found = (prop::option::of(bits()), prop::option::of((bits(), any::<u64>())));
+        (start, any::<u64>(), bits(), bits(), planes, found, 0u8..HAS_YOUNG).prop_map(
+            |(start, since, present, unresolved, planes, (found, young), leaf_shift)| UnitInfo {
                 start,
                 since: Time(since),
                 present,
                 unresolved,
                 touched: planes.try_into().unwrap(),
                 found,
+                found_after: Time(young.map_or(0, |(_, after)| after)),
+                young: young.map(|(young, _)| young),
                 leaf_shift,
             },
         )

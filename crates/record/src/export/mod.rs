@@ -60,14 +60,17 @@
 //! | `nr_touched_SPAN` | u32 or null | how many were touched within the span, if measured |
 //! | `present`, `unresolved`, `touched_SPAN` | 64 bytes | the same as one bit per page |
 //! | `found` | 64 bytes or null | pages found touched since its last row, by any look |
+//! | `found_after_ns` | u64 or null | a look at this time had found none of them |
+//! | `young` | 64 bytes or null | pages touched between `since_ns` and the last look |
 //!
 //! The first page has the lowest bit of the first byte.
 //!
 //! For how long a page has been idle follows from the rows of its unit. If a span shows it and the
 //! span before does not, it is touched again after about that time. Otherwise take the last row in
-//! which a span or `found` has it: it has been idle since the unit was made old after that
-//! (`since_ns`). `found` of a row with a new `since_ns` is of the time before. `isotherm report
-//! pages --units --json` has idle times by cells of 64 KiB.
+//! which a span, `found` or `young` has it: it has been idle since the unit was made old after that
+//! (`since_ns`). `found` of a row with a new `since_ns` is of the time before, unless
+//! `found_after_ns` is not. `isotherm report pages --units --json` has idle times by cells of 64
+//! KiB.
 //!
 //! `mappings`, a row per mapping whenever they were read: `start`, `end`, `perms` (as in
 //! `/proc/PID/maps`), `kind`, `mapping`, and `device`, `inode`, `offset` (bytes), which are null if

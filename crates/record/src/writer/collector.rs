@@ -38,6 +38,9 @@ impl Collector {
                 let mut unit = *unit;
                 let known = self.units.entry((t.id, unit.start)).or_insert((window, unit));
                 // The last news of the frame stands, with all that was found meanwhile.
+                if known.1.found.is_some_and(|found| !found.is_empty()) {
+                    unit.found_after = known.1.found_after;
+                }
                 unit.found = match (known.1.found, unit.found) {
                     (Some(before), Some(now)) => Some(before.or(now)),
                     (before, now) => before.or(now),

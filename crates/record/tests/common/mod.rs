@@ -139,7 +139,19 @@ fn unit() -> impl Strategy<Value = UnitInfo> {
         let (present, unresolved) = (PageBits::ALL, PageBits::page(7));
         let found = (nr % 2 == 0).then_some(PageBits(bits));
         let since = Time(since);
-        UnitInfo { start: nr * UNIT, since, present, unresolved, touched, found, leaf_shift: 12 }
+        let young = (nr % 2 == 0).then_some(PageBits::page(9));
+        let found_after = Time(if young.is_some() { since.0 / 2 } else { 0 });
+        UnitInfo {
+            start: nr * UNIT,
+            since,
+            present,
+            unresolved,
+            touched,
+            found,
+            found_after,
+            young,
+            leaf_shift: 12,
+        }
     })
 }
 

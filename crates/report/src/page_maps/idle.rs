@@ -69,7 +69,7 @@ impl IdleUnit {
             self.used = self.used.or(found(&info));
         } else {
             // What was found when it was made old was touched before.
-            let woke = self.used.or(info.found.unwrap_or_default()).and(info.present);
+            let woke = self.used.or(info.found_before()).and(info.present);
             self.idle_since(woke, info.since.0);
             self.used = found(&UnitInfo { found: None, ..info });
         }
@@ -133,7 +133,8 @@ impl IdleUnit {
 /// The pages that were found touched, by spans and otherwise.
 fn found(info: &UnitInfo) -> PageBits {
     let planes = info.touched.into_iter().flatten();
-    planes.fold(info.found.unwrap_or_default(), PageBits::or).and(info.present)
+    let found = info.found.unwrap_or_default().or(info.young.unwrap_or_default());
+    planes.fold(found, PageBits::or).and(info.present)
 }
 
 /// For how long a page is idle that a span shows, and no shorter one, in ms.

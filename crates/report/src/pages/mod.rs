@@ -209,6 +209,7 @@ fn cut_unit(unit: &UnitInfo, pages: PageBits) -> UnitInfo {
         unresolved: unit.unresolved.and(unit.present).and(pages),
         touched: unit.touched.map(|plane| plane.map(|p| p.and(unit.present).and(pages))),
         found: unit.found.map(|found| found.and(pages)),
+        young: unit.young.map(|young| young.and(pages)),
         ..*unit
     }
 }

@@ -4,9 +4,11 @@
 //! span shows was touched at some time between the span before and this one; until the unit is made
 //! old again, nothing more is known of it. A page that no span shows stayed untouched. What was
 //! touched after the longest span is found by later looks, or when the unit is made old again. A
-//! record of format version 1 does not tell it: there, memory that wakes up late is not seen to. Of
-//! a unit that was made old several times within a second, the record has the last time only; what
-//! a span shows then that is not over yet was touched before.
+//! record of format version 1 does not tell it: there, memory that wakes up late is not seen to.
+//! One of version 2 does not tell which of the two it was: there, what a look finds may pass for
+//! what was touched before, and memory that is gone over looks idle until the next news of it. Of a
+//! unit that was made old several times within a second, the record has the last time only; what a
+//! span shows then that is not over yet was touched before.
 //!
 //! Times are milliseconds since the record's start. State: 16 bytes per page.
 
@@ -33,6 +35,17 @@ pub(super) struct Rules {
     pub(super) window_ms: u32,
 }
 
+/// When what a window tells of a unit was so, in ms.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Told {
+    /// When the unit was made old.
+    pub(super) since_ms: u32,
+    /// When a look had seen nothing of what was found; 0 if that is not known.
+    pub(super) after_ms: u32,
+    /// The end of the window.
+    pub(super) now_ms: u32,
+}
+
 /// The largest share of mistakes that evidence lets pass, as in the crate `act`.
 const MAX_MISTAKES: f64 = 0.01;
 
@@ -43,13 +56,16 @@ struct Taken {
     at_ms: Box<[u32; 512]>,
     /// Nothing can be taken before, as far as is known.
     not_before_ms: u32,
+    /// When pages that were quiet then were first asked about.
+    watched_ms: Option<u32>,
     is_huge: bool,
 }
 
 impl Default for Taken {
     fn default() -> Self {
         let at_ms = Box::new([0; 512]);
-        Self { pages: PageBits::default(), at_ms, not_before_ms: 0, is_huge: false }
+        let pages = PageBits::default();
+        Self { pages, at_ms, not_before_ms: 0, watched_ms: None, is_huge: false }
     }
 }
 
@@ -115,7 +131,7 @@ impl Unit {
     pub(super) fn learn(
         &mut self,
         info: &UnitInfo,
-        (since_ms, now_ms): (u32, u32),
+        Told { since_ms, after_ms, now_ms }: Told,
         spans_us: [u64; SPANS],
         back: &mut Vec<Back>,
     ) {
@@ -124,7 +140,9 @@ impl Unit {
         let found = info.found.unwrap_or_default().and(self.present);
         let is_made_old = info.since != self.since;
         if is_made_old {
-            self.touched(found.minus(self.used), (self.measured_ms.min(since_ms), since_ms), back);
+            let before = info.found_before().and(self.present).minus(self.used);
+            let from_ms = self.measured_ms.max(after_ms).min(since_ms);
+            self.touched(before, (from_ms, since_ms), back);
         }
         if is_made_old {
             let before = (self.since_ms.min(since_ms), since_ms);
@@ -153,11 +171,17 @@ impl Unit {
             self.touched(new, between, back);
             self.measured_ms = self.measured_ms.max(end_ms);
         }
-        if !is_made_old && info.found.is_some() {
-            let between = (self.measured_ms.min(now_ms), now_ms);
-            self.touched(found.minus(self.used), between, back);
-            self.measured_ms = now_ms;
-        }
+        let newly = match info.young {
+            // A page that was made old alone is in what was found.
+            Some(young) if !is_made_old => young.and(self.present).or(found),
+            Some(young) => young.and(self.present),
+            None if !is_made_old && info.found.is_some() => found,
+            None => return,
+        };
+        let after_ms = if after_ms >= since_ms { after_ms } else { 0 };
+        let from_ms = self.measured_ms.max(after_ms).min(now_ms);
+        self.touched(newly.minus(self.used), (from_ms, now_ms), back);
+        self.measured_ms = now_ms;
     }
 
     /// Takes in a region without page maps: all of it was touched in a window, or none of it.
@@ -255,14 +279,20 @@ impl Unit {
     }
 
     /// Pages that are proven idle by now. None, and the time to ask again is remembered, if too
-    /// many of those that looked idle before were touched meanwhile.
+    /// many of those that looked idle before were touched meanwhile. They are watched for half of
+    /// the time at least, however long they have been idle.
     pub(super) fn idle(&mut self, scheme: usize, rules: Rules, now_ms: u32) -> PageBits {
         let pages = self.reachable(scheme).minus(self.used);
-        let not_before = self.taken.get(scheme).map_or(0, |taken| taken.not_before_ms);
-        if pages.is_empty() || now_ms < not_before {
+        let (confirm, half) = (rules.confirm_ms, (rules.confirm_ms / 2).max(1));
+        let Some(taken) = self.taken.get_mut(scheme) else { return PageBits::default() };
+        if pages.is_empty() {
+            taken.watched_ms = None;
             return PageBits::default();
         }
-        let (confirm, half) = (rules.confirm_ms, (rules.confirm_ms / 2).max(1));
+        let watched_ms = *taken.watched_ms.get_or_insert(now_ms);
+        if now_ms < taken.not_before_ms.max(watched_ms.saturating_add(half)) {
+            return PageBits::default();
+        }
         let (mut words, mut next, mut woke) = ([0_u64; 8], u32::MAX, 0_u32);
         // Before the first look nothing is known of what happened since the unit was made old.
         let known_ms = if self.measured_ms > self.since_ms { now_ms } else { self.since_ms };
@@ -336,6 +366,10 @@ mod tests {
         PageBits::of(0, AddrRange::new(from * 4096, to * 4096))
     }
 
+    fn at(since_ms: u32, now_ms: u32) -> Told {
+        Told { since_ms, after_ms: 0, now_ms }
+    }
+
     /// The unit as of `now_ms`, made old at `since_ms`; spans up to a second show `hot`, and one of
     /// ten seconds shows `seldom` as well.
     fn told(
@@ -362,7 +396,7 @@ mod tests {
             ..UnitInfo::default()
         };
         let mut back = Vec::new();
-        unit.learn(&info, (since_ms, now_ms), SPANS_US, &mut back);
+        unit.learn(&info, Told { since_ms, after_ms: 0, now_ms }, SPANS_US, &mut back);
         back
     }
 
@@ -371,6 +405,7 @@ mod tests {
         let mut unit = Unit::new(1);
         let none = PageBits::default();
         told(&mut unit, 100, 1_100, pages(0, 8), none);
+        assert_eq!(unit.idle(0, RULES, 1_100), none, "watched from now on");
         assert_eq!(unit.idle(0, RULES, 2_099), none, "idle for less than 2 s");
         assert_eq!(unit.idle(0, RULES, 2_100), pages(8, 512));
         // Made old again: the idle ones have been so for longer.
@@ -402,6 +437,7 @@ mod tests {
         let mut unit = Unit::new(1);
         let none = PageBits::default();
         told(&mut unit, 0, 1_000, none, none);
+        assert_eq!(unit.idle(0, RULES, 1_500), none, "watched from now on");
         told(&mut unit, 3_000, 4_000, pages(0, 40), none);
         assert_eq!(unit.idle(0, RULES, 4_000), none, "40 of 512 woke within a second");
         assert_eq!(unit.idle(0, RULES, 5_100), pages(40, 512), "a second later none has");
@@ -419,16 +455,46 @@ mod tests {
         let info =
             UnitInfo { since, present: PageBits::ALL, touched, found, ..UnitInfo::default() };
         let mut back = Vec::new();
-        unit.learn(&info, (9_000, 9_005), SPANS_US, &mut back);
+        unit.learn(&info, at(9_000, 9_005), SPANS_US, &mut back);
         assert_eq!(back.len(), 2, "{back:?}");
         assert!(back.iter().all(|b| b.after_ms == 3_000 && b.share > 0.4), "{back:?}");
         assert_eq!(unit.taken(0), pages(102, 104));
         // A look finds another one touched, long after that.
         let info = UnitInfo { found: Some(pages(103, 104)), ..info };
-        unit.learn(&info, (9_000, 10_500), SPANS_US, &mut back);
+        unit.learn(&info, at(9_000, 10_500), SPANS_US, &mut back);
         assert_eq!((back.len(), unit.taken(0)), (3, pages(102, 103)));
         // They are old now, and idle since then.
+        assert!(unit.idle(0, RULES, 10_000).is_empty(), "watched from now on");
         assert!(unit.idle(0, RULES, 11_000).and(pages(100, 102)) == pages(100, 102));
+    }
+
+    /// What a look finds is told together with the arming before it, where that was no news.
+    #[test]
+    fn what_a_look_finds_after_an_arming_was_touched_after_it() {
+        let (all, none) = (PageBits::ALL, PageBits::default());
+        for (name, after_ms, young, share, at_ms, idle) in [
+            ("a look found it, a second after the last one", 7_000, Some(all), 1.0, 7_500, none),
+            ("before it was made old", 2_000, Some(none), 0.0, 2_500, all),
+            ("a record that does not tell", 0, None, 0.0, 2_000, all),
+        ] {
+            let mut unit = Unit::new(1);
+            told(&mut unit, 0, 1_000, none, none);
+            unit.take(0, pages(0, 8), 5_000);
+            let touched = [Some(none); 3];
+            let touched = [touched[0], touched[1], touched[2], None, None];
+            let since = Time(3_000_000_000);
+            let found = Some(all);
+            let info =
+                UnitInfo { since, present: all, touched, found, young, ..UnitInfo::default() };
+            let info = UnitInfo { found_after: Time(u64::from(after_ms) * 1_000_000), ..info };
+            let told = Told { since_ms: 3_000, after_ms, now_ms: 8_000 };
+            let mut back = Vec::new();
+            unit.learn(&info, told, SPANS_US, &mut back);
+            assert_eq!((back.len(), unit.woke_ms[0]), (8, at_ms), "{name}: {back:?}");
+            assert!(share < 1.0 || back.iter().all(|b| b.after_ms == 2_500), "{name}: {back:?}");
+            unit.idle(0, RULES, 8_000);
+            assert_eq!(unit.idle(0, RULES, 9_000), idle, "{name}");
+        }
     }
 
     #[test]
@@ -437,7 +503,7 @@ mod tests {
         told(&mut unit, 0, 1_000, PageBits::default(), PageBits::default());
         unit.take(0, PageBits::ALL, 2_000);
         let info = UnitInfo { present: pages(0, 10), since: Time(0), ..UnitInfo::default() };
-        unit.learn(&info, (0, 3_000), SPANS_US, &mut Vec::new());
+        unit.learn(&info, at(0, 3_000), SPANS_US, &mut Vec::new());
         assert_eq!((unit.taken(0), unit.present()), (pages(0, 10), pages(0, 10)));
     }
 
@@ -448,7 +514,7 @@ mod tests {
         let touched = [None, None, second, None, None];
         let info =
             UnitInfo { present: pages(0, 400), touched, leaf_shift: 12, ..UnitInfo::default() };
-        unit.learn(&info, (0, 1_000), SPANS_US, &mut Vec::new());
+        unit.learn(&info, at(0, 1_000), SPANS_US, &mut Vec::new());
         assert!(!unit.collapse(0, 301) && unit.collapse(0, 300) && !unit.collapse(0, 300));
         assert_eq!(unit.bloat(), 112 * 4096);
     }

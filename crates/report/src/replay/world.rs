@@ -11,13 +11,14 @@ use isotherm_core::scheme::{Action, Applied, Measure, Metric, Refaults, Request,
 use isotherm_core::unit::UNIT;
 use isotherm_core::{
     AddrRange, Check, Clock, Observation, Observed, Operations, PageBits, Snapshot, TargetId, Time,
+    UnitInfo,
 };
 use isotherm_record::Mapping;
 use isotherm_record::once::Sharing;
 
 use super::What;
 use super::filters::let_in;
-use super::pages::{Back, Rules, Unit};
+use super::pages::{Back, Rules, Told, Unit};
 use crate::scan::Scan;
 
 /// What the kernel takes to page out a MiB, in ns: as a dry run is charged.
@@ -166,11 +167,13 @@ impl<'a> World<'a> {
         let mut back = std::mem::take(&mut self.back);
         for (id, start) in scan.pages.changed() {
             let info = scan.pages.get(*id).and_then(|map| map.units.get(start));
-            let since_ms = info.map_or(0, |info| self.ms(info.since));
+            let ms = |of: fn(&UnitInfo) -> Time| info.map_or(0, |info| self.ms(of(info)));
+            let (since_ms, after_ms) = (ms(|info| info.since), ms(|info| info.found_after));
+            let told = Told { since_ms, after_ms, now_ms };
             let (Some(info), Some(memory)) = (info, self.targets.get_mut(id)) else { continue };
             memory.has_pages = true;
             let unit = memory.units.entry(*start).or_insert_with(|| Unit::new(schemes));
-            unit.learn(info, (since_ms, now_ms), spans_us, &mut back);
+            unit.learn(info, told, spans_us, &mut back);
         }
         let from_ms = self.ms(s.start);
         for t in &s.targets {

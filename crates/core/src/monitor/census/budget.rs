@@ -366,11 +366,14 @@ impl Budget {
         work_ns.saturating_mul(10_000 * 100) / (self.bp * SWEEP_SHARE).max(1)
     }
 
-    /// How many pages may be armed alone, per `window_ns`.
+    /// How many pages may be armed alone, per `window_ns`, and looked at afterwards. There is
+    /// always one: if all that is hot went cold and nobody asked, only turns would tell, seconds
+    /// later.
     pub(super) fn sentinels(&self, window_ns: u64) -> usize {
         let share = if self.left_ns < 0 { WAITING_SHARE } else { self.shares().1 };
         let ns = self.of(window_ns) * share / 100;
-        usize::try_from(ns / self.arm_ns.max(1)).unwrap_or(usize::MAX)
+        let each_ns = (self.page_ns + self.look_ns).max(1);
+        usize::try_from(ns / each_ns).unwrap_or(usize::MAX).max(1)
     }
 }
 
@@ -555,6 +558,17 @@ mod tests {
         budget.set_calm(true);
         let calm = (budget.looks(100_000_000), budget.sentinels(100_000_000));
         assert_eq!((calm.0, calm.1), (busy.0 / 4, busy.1 / 4));
+    }
+
+    #[test]
+    fn where_pages_are_dear_and_nothing_is_left_one_is_still_asked() {
+        let mut budget = Budget::default();
+        budget.begin(100, Time(0));
+        budget.left_ns = -1;
+        budget.arm_ns = 1_000_000;
+        assert!(budget.sentinels(100_000_000) > 1, "what a unit costs does not count");
+        budget.page_ns = 1_000_000;
+        assert_eq!(budget.sentinels(100_000_000), 1);
     }
 
     #[test]

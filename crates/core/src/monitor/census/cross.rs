@@ -24,9 +24,9 @@
 
 use alloc::vec::Vec;
 
-use super::curve::{Pages, SIGMAS};
+use super::curve::Pages;
 use super::map::Spared;
-use super::planes::Planes;
+use super::planes::{EARLY, Planes, is_over};
 use super::unit::Unit;
 use crate::interval::float;
 use crate::rng::Rng;
@@ -50,9 +50,6 @@ const KEPT: (usize, u64) = (8, 60_000_000_000);
 const FEW: usize = 3;
 /// A sum of turns is in doubt if its standard deviation is more than one in so many of it.
 const DOUBT: f64 = 40.0;
-/// Standard deviations on each side of a 90 % interval of a mean of four and more numbers, of which
-/// the deviation is known only from them.
-const STUDENT: [f64; KEPT.0 - FEW] = [2.353, 2.132, 2.015, 1.943, 1.895];
 /// The least standard deviation of one cross-section, in pages of it: events come whole.
 const LEAST_SIGMA: f64 = 1.0;
 /// What is unknown may be one in so many parts of a target.
@@ -93,6 +90,14 @@ impl Member {
     }
 }
 
+/// A look at the pages of a step for the end of a span.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Look {
+    sample: u64,
+    step: u64,
+    span: usize,
+}
+
 /// The share of a target's pages that was touched, and its variance if its pages did not depend on
 /// each other.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -106,7 +111,7 @@ struct Number {
 struct Found {
     at: Time,
     /// By span: the sum over turns, corrected; and what is touched now.
-    numbers: [Option<[Number; 2]>; SEEN.len()],
+    numbers: [[Option<Number>; 2]; SEEN.len()],
     /// By span: the sum over turns at that time, as a share.
     counted: [Option<Pages>; SEEN.len()],
     /// What one of its pages stands for, as a share of the target's.
@@ -141,10 +146,9 @@ impl Sum {
 pub(super) struct Cross {
     /// The pages of the one that goes on, by address; none if none does.
     members: Vec<Member>,
-    /// The steps that were made old, and the samples at which the next ones are looked at, by step
-    /// and span.
+    /// The steps that were made old, and the looks at them that are to come.
     nr_steps: u64,
-    looks: Vec<(u64, u64)>,
+    looks: Vec<Look>,
     found: Vec<Found>,
     /// Whether turns leave a doubt, and when the next one may begin.
     is_wanted: bool,
@@ -187,7 +191,7 @@ impl Cross {
 
     /// The sample at which it has to be looked at next.
     pub(super) fn next_look(&self) -> Option<u64> {
-        self.looks.iter().map(|(sample, _)| *sample).min()
+        self.looks.iter().map(|look| look.sample).min()
     }
 
     /// What turns have counted within the spans now, of so many pages. They leave a doubt, or not.
@@ -268,26 +272,38 @@ impl Cross {
 
     /// The pages of a step are old since this sample. They are looked at after so many samples.
     pub(super) fn step_was_armed(&mut self, passed: u64, waits: &[u64]) {
-        let waits = SEEN.iter().filter_map(|span| waits.get(*span));
-        self.looks.extend(waits.map(|wait| (passed.saturating_add(*wait), self.nr_steps)));
+        let look = |span: usize| {
+            let sample = passed.saturating_add(*waits.get(span)?);
+            Some(Look { sample, step: self.nr_steps, span })
+        };
+        self.looks.extend(SEEN.into_iter().filter_map(look));
         self.nr_steps += 1;
     }
 
-    /// The pages to look at now.
+    /// The pages to look at now. To make a step old takes some of its sample, and a look that
+    /// comes before the end of a span tells nothing of it. So it waits for the next sample.
     pub(super) fn choose_looks(
         &mut self,
         target: TargetId,
-        passed: u64,
+        (passed, now): (u64, Time),
+        spans: &[u64; SPANS],
         units: &mut Vec<UnitCheck>,
     ) -> bool {
         let members = &self.members;
         let nr_before = units.len();
-        self.looks.retain(|(sample, step)| {
-            let is_due = *sample <= passed;
-            let of_step = members.iter().filter(|member| is_due && member.step == *step);
-            let open = of_step.filter(|m| m.since.is_some() && m.touched_ns.is_none());
+        self.looks.retain_mut(|look| {
+            if look.sample > passed {
+                return true;
+            }
+            let of_step = || members.iter().filter(|member| member.step == look.step);
+            let since = of_step().filter_map(|member| member.since).max();
+            if since.is_some_and(|since| !is_over(now.since(since), spans[look.span], spans)) {
+                look.sample = passed + 1;
+                return true;
+            }
+            let open = of_step().filter(|m| m.since.is_some() && m.touched_ns.is_none());
             units.extend(open.map(|m| UnitCheck::new(target, m.start, PageBits::page(m.page))));
-            !is_due
+            false
         });
         units.len() > nr_before
     }
@@ -344,19 +360,23 @@ impl Cross {
     ) {
         let all = float(size.max(1));
         let numbers = core::array::from_fn(|nr| {
-            let (counted, span) = (counted[nr]?, SEEN[nr]);
             let (mut apart, mut alone) = (Sum::default(), Sum::default());
             for member in &self.members {
-                let now = member.within(spans[span], early(spans));
-                let then =
-                    unit_at(member.start).and_then(|unit| unit.turn_share(span, member.page));
-                let (Some(now), Some(then)) = (now, then) else { continue };
-                apart.add(member.weight, now - then);
+                let Some(now) = member.within(spans[SEEN[nr]], early(spans)) else { continue };
                 alone.add(member.weight, now);
+                // A unit has no number of its own while it has a turn.
+                let unit = unit_at(member.start);
+                if let Some(then) = unit.and_then(|unit| unit.turn_share(SEEN[nr], member.page)) {
+                    apart.add(member.weight, now - then);
+                }
             }
             // What is not known is taken to be like the rest, unless that is much.
-            let is_known = (all - alone.weight) * float(MOST_UNKNOWN as u64) <= all;
-            is_known.then(|| [apart.number(counted.mean / all), alone.number(0.0)])
+            let is_known = |sum: &Sum| (all - sum.weight) * float(MOST_UNKNOWN as u64) <= all;
+            let corrected = counted[nr].filter(|_| is_known(&apart));
+            [
+                corrected.map(|counted| apart.number(counted.mean / all)),
+                is_known(&alone).then(|| alone.number(0.0)),
+            ]
         });
         let each = 1.0 / float(self.members.len().max(1) as u64);
         self.stop();
@@ -374,8 +394,8 @@ impl Cross {
     /// How many of `size` pages are touched within a span, as the cross-sections tell.
     pub(super) fn told(&self, span: usize, spans: &[u64; SPANS], size: u64) -> Option<Pages> {
         let at = SEEN.iter().position(|seen| *seen == span)?;
-        let [corrected, alone] = [0, 1].map(|way| self.mean(at, way));
-        let share = [corrected?, alone?].into_iter().min_by(|a, b| a.sigma.total_cmp(&b.sigma))?;
+        let both = [0, 1].map(|way| self.mean(at, way));
+        let share = both.into_iter().flatten().min_by(|a, b| a.sigma.total_cmp(&b.sigma))?;
         // Looks come a little early or late, all of them alike.
         let late = share.mean * float(early(spans)) / float(spans[span].max(1));
         let sigma = libm::hypot(share.sigma, late);
@@ -384,18 +404,18 @@ impl Cross {
 
     /// The mean of one of the two numbers of a span, as a share.
     fn mean(&self, at: usize, way: usize) -> Option<Pages> {
-        let numbers = || self.found.iter().filter_map(|found| Some(found.numbers[at]?[way]));
+        let numbers = || self.found.iter().filter_map(|found| found.numbers[at][way]);
         let count = numbers().count();
         let nr = float(count as u64);
         let mean = numbers().map(|n| n.share).sum::<f64>() / nr;
         let squares = numbers().map(|n| (n.share - mean) * (n.share - mean)).sum::<f64>();
-        let one = libm::sqrt(squares / (nr - 1.0).max(1.0));
-        let each = self.found.iter().map(|found| found.each).fold(0.0, f64::max);
-        let sigma = match STUDENT.get(count.checked_sub(FEW + 1).unwrap_or(usize::MAX)) {
-            Some(student) => one.max(each * LEAST_SIGMA) * student / SIGMAS,
-            // As if its pages did not depend on each other, until it is known whether they do.
-            None => one.max(libm::sqrt(numbers().map(|n| n.variance).sum::<f64>() / nr)),
-        };
+        let least = self.found.iter().map(|found| found.each).fold(0.0, f64::max) * LEAST_SIGMA;
+        let one = (squares / (nr - 1.0).max(1.0)).max(least * least);
+        // As if its pages did not depend on each other.
+        let alone = numbers().map(|n| n.variance).sum::<f64>() / nr;
+        // What a few numbers tell of their own deviation counts one less than there are.
+        let variance = if count <= FEW { one.max(alone) } else { (one * (nr - 1.0) + alone) / nr };
+        let sigma = libm::sqrt(variance);
         (count > 0).then(|| Pages { mean, sigma: sigma / libm::sqrt(nr) })
     }
 }
@@ -422,7 +442,7 @@ impl Unit {
 
 /// How much earlier than at its end a look still tells of a span, in ns.
 const fn early(spans: &[u64; SPANS]) -> u64 {
-    spans[0] / 5
+    spans[0] * EARLY / 100
 }
 
 /// The page in the unit at `start`.
@@ -433,7 +453,7 @@ fn find(members: &mut [Member], start: u64) -> Option<&mut Member> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::curve::{Curve, Lines};
+    use super::super::curve::{Curve, Lines, SIGMAS};
     use super::*;
     use crate::unit::UNIT;
 
@@ -477,7 +497,7 @@ mod tests {
         float(units.iter().filter_map(|unit| unit.planes().counted(span)).sum())
     }
 
-    /// Makes a whole cross-section that begins at this time, in ms.
+    /// Makes a whole cross-section that begins at this time, in ms. To arm a step takes 3 ms.
     fn make(cross: &mut Cross, units: &mut [Unit], rng: &mut Rng, next: Next<'_>, at: u64) {
         assert!(cross.begin(units, &Spared::default(), rng, Time(at * MS)) > 0);
         let (mut passed, mut checks) = (0, Vec::new());
@@ -485,7 +505,7 @@ mod tests {
         while !cross.is_over() {
             let now = at + passed * 5;
             checks.clear();
-            cross.choose_looks(ID, passed, &mut checks);
+            cross.choose_looks(ID, (passed, Time(now * MS)), &SPANS_NS, &mut checks);
             for check in &checks {
                 let nr = check.start / UNIT;
                 let member = find(&mut cross.members, check.start).unwrap();
@@ -498,7 +518,7 @@ mod tests {
                 cross.choose(ID, &mut checks);
                 for check in &checks {
                     let check = answer(check.start, check.pages, PageBits::ALL);
-                    assert!(cross.was_armed(&check, Time(now * MS)));
+                    assert!(cross.was_armed(&check, Time((now + 3) * MS)));
                 }
                 cross.step_was_armed(passed, &waits);
             }
@@ -583,7 +603,14 @@ mod tests {
             make(&mut cross, &mut units, &mut rng, &next, 20_000 + nr * 1370);
         }
         let told = cross.told(1, &SPANS_NS, NR * 512).unwrap();
-        assert!((told.mean - sum(&units, 1)).abs() < 1.0, "{told:?}");
+        let counted = sum(&units, 1);
+        assert!((told.mean - counted).abs() < 1.0, "{told:?}");
+        // Two cross-sections know less than that. This is no doubt of what turns have counted.
+        assert!(told.sigma > 0.005 * counted, "{told:?}");
+        let (curve, turns) = (Curve::default(), Pages { mean: counted, sigma: 1.0 });
+        let lines = Lines { curve: &curve, spans: &SPANS_NS, is_passing: false, cross: &cross };
+        let told = lines.told(1, NR * 512, turns).unwrap();
+        assert!(told.hi - told.lo < 4.0 * SIGMAS, "{told:?}");
     }
 
     #[test]

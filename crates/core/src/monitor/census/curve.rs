@@ -48,6 +48,8 @@ pub(super) const ALL: u16 = (1 << POINTS) - 1;
 pub(super) const SIGMAS: f64 = 1.645;
 /// Standard deviations that chance explains.
 const CHANCE: f64 = 2.0;
+/// The same of cross-sections, whose deviation is told from a few numbers.
+const SURE: f64 = 3.0;
 /// Of so few events nearly all may have been missed by chance.
 const FEW: f64 = 3.0;
 /// A point is used if so many of ten pages were counted there.
@@ -201,10 +203,8 @@ struct Point {
     /// The time since the turn, in ns.
     at: f64,
     pages: Pages,
-    /// How many pages come at once.
-    at_once: f64,
-    /// Whether no event can be missing by chance.
-    is_whole: bool,
+    /// Whether cross-sections tell it, and not turns.
+    is_sure: bool,
 }
 
 impl Curve {
@@ -226,23 +226,21 @@ impl Curve {
         }
     }
 
-    /// The points of a target of `size` pages, as far as they are known.
-    fn points(&self, size: u64, spans: &[u64; SPANS]) -> impl Iterator<Item = Point> {
+    /// The points of a target of `size` pages, as far as they are known, and how many pages come
+    /// at once there.
+    fn points(&self, size: u64, spans: &[u64; SPANS]) -> impl Iterator<Item = (Point, f64)> {
         self.0.iter().enumerate().filter_map(move |(nr, sum)| {
             let at = time(nr, spans)?;
             if sum.size == 0 || sum.size * 10 < size.cast_signed() * MOST {
                 return None;
             }
             let scale = float(size.cast_signed()) / float(sum.size);
-            Some(Point {
-                at: float(at.cast_signed()),
-                pages: Pages {
-                    mean: float(sum.pages) * scale,
-                    sigma: libm::sqrt(float(sum.doubt) / 2.0) * scale,
-                },
-                at_once: float(sum.squares) / float(sum.apart.max(1)),
-                is_whole: false,
-            })
+            let pages = Pages {
+                mean: float(sum.pages) * scale,
+                sigma: libm::sqrt(float(sum.doubt) / 2.0) * scale,
+            };
+            let at_once = float(sum.squares) / float(sum.apart.max(1));
+            Some((Point { at: float(at.cast_signed()), pages, is_sure: false }, at_once))
         })
     }
 }
@@ -281,6 +279,11 @@ impl Pages {
     /// Its 90 % interval.
     pub(super) fn interval(self) -> (f64, f64) {
         (self.mean - SIGMAS * self.sigma, self.mean + SIGMAS * self.sigma)
+    }
+
+    /// The number without its doubt.
+    const fn alone(self) -> Self {
+        Self { sigma: 0.0, ..self }
     }
 
     /// This number of times as many.
@@ -327,7 +330,10 @@ impl Lines<'_> {
         let best = known.min_by(|a, b| a.sigma.total_cmp(&b.sigma));
         let best = best.or_else(|| cross.map(|_| counted))?;
         // The turns have a say where nothing is surer, and cross-sections have one in any case.
+        // Where these agree with turns that are surer, how little they know is no doubt of them.
         let has_say = better.is_none_or(|cross| cross.sigma >= counted.sigma);
+        let agrees = |cross: &Pages| better.is_none() && cross.is_within(counted.alone(), SIGMAS);
+        let cross = cross.map(|cross| if agrees(&cross) { cross.alone() } else { cross });
         let all = [line, cross, has_say.then_some(counted)];
         let intervals = all.into_iter().flatten().map(Pages::interval);
         let wider = |(lo, hi): (f64, f64), (a, b): (f64, f64)| (lo.min(a), hi.max(b));
@@ -340,57 +346,134 @@ impl Lines<'_> {
         let span = self.spans.iter().position(|span| float(span.cast_signed()) == point.at);
         let cross = span.and_then(|span| self.cross.told(span, self.spans, size));
         let cross = cross.filter(|cross| cross.is_better(point.pages));
-        cross.map_or(point, |pages| Point { pages, is_whole: true, ..point })
+        cross.map_or(point, |pages| Point { pages, is_sure: true, ..point })
     }
 
     /// The pages touched within a span in a target of `size` pages, if a line up to a longer time
     /// tells. `counted`: what was counted for the span. If chance does not explain that it is not
     /// on the line, something has changed since the turns.
     pub(super) fn within(&self, span: usize, size: u64, counted: Pages) -> Option<Pages> {
-        let mut all = [Point::default(); POINTS];
-        let mut nr = 0;
-        for point in self.curve.points(size, self.spans) {
-            all[nr] = self.better(point, size);
-            nr += 1;
+        if self.spans[span] >= LATER_NS[LATER_NS.len() - 1] {
+            return None;
+        }
+        let mut all = [Known::default(); POINTS];
+        let (mut nr, mut at_once) = (0, 0.0_f64);
+        for (turns, pages) in self.curve.points(size, self.spans) {
+            all[nr] = Known { turns, best: self.better(turns, size) };
+            (nr, at_once) = (nr + 1, at_once.max(pages));
         }
         let points = all.get(..nr)?;
-        let at_once = points.iter().map(|p| p.at_once).fold(0.0, f64::max);
+        let chance = Chance { rough: roughness(points.iter().map(|p| p.turns)), at_once };
         let at = float(self.spans[span].cast_signed());
-        let counted =
-            (!self.is_passing).then_some(Point { at, pages: counted, at_once, is_whole: false });
+        let counted = (!self.is_passing).then_some(Point { at, pages: counted, is_sure: false });
         // What is hot is touched within the first sample, and adds to each point. It may have
         // changed since the turns, other than what only passes by.
-        let hot = counted.is_some().then_some(*points.first()?);
-        for from in [Point::default()].into_iter().chain(hot) {
-            for end in points.iter().rev().take_while(|end| from.at < at && end.at > at) {
-                let between = points.iter().filter(|p| p.at > from.at && p.at < end.at);
-                let mut all = between.chain(counted.as_ref());
-                let line = |at: f64| from.to(end, (at - from.at) / (end.at - from.at));
-                let rises = end.pages.mean >= from.pages.mean;
-                if rises && all.all(|p| p.allows(line(p.at).mean, at_once)) {
-                    return Some(line(at));
-                }
+        let hot = counted.is_some().then_some(points.first()?.best);
+        for from in [Point::default()].into_iter().chain(hot).filter(|from| from.at < at) {
+            let is_straight = |end: &&Known| {
+                let between = points.iter().filter(|p| p.best.at < end.best.at);
+                let mut between = between.filter(|p| p.best.at > from.at);
+                end.best.pages.mean >= from.pages.mean
+                    && between.all(|p| p.fits(&from, end, &chance))
+                    && counted.iter().all(|p| p.fits(&from, &end.best, &chance))
+            };
+            let ends = points.iter().filter(|end| end.best.at > at).filter(is_straight);
+            let lines = ends.map(|end| from.to(&end.least_sure(&chance), at));
+            let best = lines.min_by(|a, b| a.sigma.total_cmp(&b.sigma));
+            if best.is_some() {
+                return best;
             }
         }
         None
     }
 }
 
-impl Point {
-    /// What lies on the straight line from here to `end`, so far on the way.
-    fn to(&self, end: &Self, part: f64) -> Pages {
-        let (from, end) = (self.pages, end.pages);
-        let sigma = libm::hypot(part * end.sigma, (1.0 - part) * from.sigma);
-        Pages { mean: from.mean + part * (end.mean - from.mean), sigma }
+/// A point as turns tell it, and the best that is known of it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    turns: Point,
+    best: Point,
+}
+
+impl Known {
+    /// Whether it may be on the straight line between these two. Turns that have counted too much
+    /// or too little did so at all points alike. So what only they tell is compared with the line
+    /// that they tell.
+    fn fits(&self, from: &Point, end: &Self, chance: &Chance) -> bool {
+        if self.best.is_sure {
+            self.best.fits(from, &end.best, chance)
+        } else {
+            self.turns.fits(from, &end.turns, chance)
+        }
     }
 
-    /// Whether chance explains that it is not on a line that has `mean` pages here. Events of
-    /// `at_once` pages may have been missed if there are few.
-    fn allows(&self, mean: f64, at_once: f64) -> bool {
-        let Pages { mean: here, sigma } = self.pages;
-        let may_miss = !self.is_whole && here < FEW * at_once;
-        let missed = if may_miss { FEW * at_once } else { 0.0 };
-        (here - CHANCE * sigma..=here + CHANCE * sigma + missed).contains(&mean)
+    /// The best that is known of it, and no surer than turns are elsewhere.
+    fn least_sure(&self, chance: &Chance) -> Point {
+        let mut best = self.best;
+        if !best.is_sure {
+            best.pages.sigma = best.pages.sigma.max(chance.rough / CHANCE);
+        }
+        best
+    }
+}
+
+/// How far chance moves the points of a curve, in pages.
+#[derive(Debug, Clone, Copy)]
+struct Chance {
+    /// So far at least, in some point.
+    rough: f64,
+    /// What comes at once, in some point.
+    at_once: f64,
+}
+
+/// By how much chance has moved the points of a curve at least, in pages. `F` is concave, so what
+/// lies below a line between two other points is there by chance.
+fn roughness(points: impl Iterator<Item = Point> + Clone) -> f64 {
+    // The points on top, from the origin on: each line is less steep than the one before.
+    let (mut top, mut nr) = ([Point::default(); POINTS + 1], 1);
+    for point in points.clone() {
+        while nr > 1 && top[nr - 2].mean_at(&point, top[nr - 1].at) >= top[nr - 1].pages.mean {
+            nr -= 1;
+        }
+        top[nr] = point;
+        nr += 1;
+    }
+    let mut lines = top[..nr].windows(2).peekable();
+    let below = |point: Point| {
+        while lines.next_if(|line| line[1].at < point.at).is_some() {}
+        let line = lines.peek().map_or(0.0, |line| line[0].mean_at(&line[1], point.at));
+        line - point.pages.mean
+    };
+    points.map(below).fold(0.0, f64::max)
+}
+
+impl Point {
+    /// What lies on the straight line from here to `end` at a time between.
+    fn to(&self, end: &Self, at: f64) -> Pages {
+        let part = self.part(end, at);
+        let sigma = libm::hypot(part * end.pages.sigma, (1.0 - part) * self.pages.sigma);
+        Pages { mean: self.mean_at(end, at), sigma }
+    }
+
+    fn mean_at(&self, end: &Self, at: f64) -> f64 {
+        self.pages.mean + self.part(end, at) * (end.pages.mean - self.pages.mean)
+    }
+
+    fn part(&self, end: &Self, at: f64) -> f64 {
+        (at - self.at) / (end.at - self.at)
+    }
+
+    /// Whether chance explains that it is not on the straight line between these two. A few events
+    /// may have been missed.
+    fn fits(&self, from: &Self, end: &Self, chance: &Chance) -> bool {
+        let (mean, Pages { mean: here, sigma }) = (from.mean_at(end, self.at), self.pages);
+        if self.is_sure {
+            return (mean - here).abs() <= SURE * sigma;
+        }
+        let few = FEW * chance.at_once;
+        let missed = if here < few { few } else { 0.0 };
+        let by_chance = (CHANCE * sigma).max(chance.rough);
+        (here - by_chance..=here + by_chance + missed).contains(&mean)
     }
 }
 
@@ -486,6 +569,44 @@ mod tests {
         let hot = curve(|nr, _, _| if nr < 51 { 512 } else { 0 });
         let counted = Pages { mean: 51.0 * 512.0, sigma: 0.0 };
         assert_eq!(within(&hot, 1, counted, false), Some(counted));
+    }
+
+    fn point(ms: f64, mean: f64, sigma: f64, is_sure: bool) -> Point {
+        Point { at: ms, pages: Pages { mean, sigma }, is_sure }
+    }
+
+    #[test]
+    fn turns_that_have_counted_too_much_do_not_contradict_a_line_of_cross_sections() {
+        let turns = point(1000.0, 277.0, 21.0, false);
+        let end = Known { turns, best: point(1000.0, 205.0, 2.0, true) };
+        for (name, rough, turns, sure, fits) in [
+            ("on the line of the turns", 0.0, (500.0, 133.0, 5.0), None, true),
+            ("on that of cross-sections", 0.0, (500.0, 102.0, 5.0), None, false),
+            ("far, where chance moves others as far", 37.0, (500.0, 102.0, 5.0), None, true),
+            ("cross-sections know better", 37.0, (100.0, 28.0, 1.0), Some((20.0, 1.0)), true),
+            ("and are sure", 37.0, (100.0, 28.0, 1.0), Some((28.0, 1.0)), false),
+        ] {
+            let (ms, mean, sigma) = turns;
+            let turns = point(ms, mean, sigma, false);
+            let best = sure.map_or(turns, |(mean, sigma)| point(ms, mean, sigma, true));
+            let chance = Chance { rough, at_once: 0.0 };
+            let known = Known { turns, best };
+            assert_eq!(known.fits(&Point::default(), &end, &chance), fits, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_lies_below_a_line_is_there_by_chance() {
+        for (name, means, rough) in [
+            ("straight", [10.0, 20.0, 30.0], 0.0),
+            ("concave", [10.0, 15.0, 16.0], 0.0),
+            ("a dip", [10.0, 12.0, 30.0], 8.0),
+            ("too late", [0.0, 20.0, 30.0], 10.0),
+        ] {
+            let points = means.into_iter().zip([1.0, 2.0, 3.0]);
+            let got = roughness(points.map(|(mean, at)| point(at, mean, 1.0, false)));
+            assert!((got - rough).abs() < 1e-9, "{name}: {got}");
+        }
     }
 
     #[test]

@@ -10,12 +10,19 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use super::map::Map;
-use super::unit::{CELLS, Outline, Unit};
+use super::unit::{CELLS, Outline, Unit, interval};
 use crate::addr::{AddrRange, round_down};
+use crate::interval::count;
 use crate::snapshot::TouchedShare;
 use crate::time::Time;
 use crate::unit::UNIT;
 
+/// Pages that count as independent evidence at most, for the interval of a rate: where nothing is
+/// touched, and where something is. More pages do not make it surer: a span is known to a few
+/// percent only, and one arming is one sample in time.
+const EVIDENCE: (u32, u32) = (64, 16);
+/// Of a rate that is not known.
+const ANY: (f32, f32) = (0.0, 1.0);
 /// Bytes of a cell.
 const CELL: u64 = UNIT / CELLS as u64;
 /// Differences up to these make no difference: of shares of pages, beyond what chance explains; and
@@ -56,6 +63,9 @@ pub(super) struct Run {
     pub(super) known: bool,
     /// Whether its rate was measured. If not, it may be anything.
     pub(super) sure: bool,
+    /// The 90 % interval of its rate, if its pages are enough evidence. Regions are told in every
+    /// window, and drawn more rarely.
+    pub(super) interval: (f32, f32),
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a weight")]
@@ -64,6 +74,21 @@ const fn float(n: u64) -> f32 {
 }
 
 impl Run {
+    /// How many of its pages count as independent evidence at most.
+    fn evidence(&self) -> u32 {
+        let is_touched = self.rate * count(EVIDENCE.0) > 1.0;
+        if is_touched { EVIDENCE.1 } else { EVIDENCE.0 }
+    }
+
+    /// The 90 % interval of the rate of so many of its pages.
+    pub(super) fn interval_of(&self, pages: u64) -> (f32, f32) {
+        let evidence = self.evidence();
+        match u32::try_from(pages) {
+            Ok(few) if few < evidence => interval(self.rate, self.times, count(few)),
+            _ => self.interval,
+        }
+    }
+
     /// One of the first target that was measured just now.
     #[cfg(test)]
     pub(super) fn of_test(range: AddrRange, rate: f32) -> Self {
@@ -76,6 +101,7 @@ impl Run {
             age_ns: 0,
             known: true,
             sure: true,
+            interval: interval(rate, 1.0, count(EVIDENCE.1)),
         }
     }
 
@@ -199,6 +225,9 @@ pub(super) fn draw(maps: &[Map], now: Time, most: usize, runs: &mut Vec<Run>) ->
     }
     let nr_runs = runs.len();
     join(runs, most, most);
+    for run in &mut *runs {
+        run.interval = interval(run.rate, run.times, count(run.evidence()));
+    }
     nr_joined += nr_runs.saturating_sub(runs.len()) as u64;
     let runs_ns = nr_runs as u64 * RUN_NS + nr_joined * JOIN_NS;
     nr_whole * OUTLINE_NS + nr_by_cell * UNIT_NS + runs_ns
@@ -219,6 +248,7 @@ fn add(runs: &mut Vec<Run>, target: usize, area: AddrRange, unit: &Unit, now: Ti
             age_ns: unit.steady_ns(cell, now),
             known: known && !unit.is_blind(cell),
             sure: unit.is_sure(),
+            interval: ANY,
         };
         push(runs, run);
     }
@@ -235,6 +265,7 @@ fn whole(target: usize, range: AddrRange, outline: Outline, now: Time) -> Run {
         age_ns: outline.steady_ns(now),
         known: outline.known,
         sure: outline.sure,
+        interval: ANY,
     }
 }
 

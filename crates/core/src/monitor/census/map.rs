@@ -26,6 +26,9 @@ use crate::unit::{PageBits, UNIT};
 /// Chunks of units are visited in this many rounds, each over all of the target. So a part of a
 /// pass is an even sample of the target, whatever lies in it.
 const ROUNDS: usize = 16;
+/// Multiples of this number are far apart from each other in their upper bits: 2^64 divided by the
+/// golden ratio.
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Units of a chunk: 16 MiB, which are armed together with one flush of the TLB. One by one they
 /// cost two to three times as much.
 pub(super) const CHUNK: usize = 8;
@@ -360,8 +363,13 @@ impl Map {
             self.arm_at = (self.arm_at + 1) % (per_round * ROUNDS * CHUNK);
             let (nr, in_chunk) = (self.arm_at / CHUNK, self.arm_at % CHUNK);
             let (round, nr) = (nr / per_round, nr % per_round);
-            // Consecutive rounds are far apart: the bits of their numbers are reversed.
-            let residue = (round.reverse_bits() >> (usize::BITS - 4)) + self.first_round;
+            // Consecutive rounds are far apart: the bits of their numbers are reversed. What
+            // passes by at even distances does not meet the chunks of a round all at the same
+            // point of its way: each has a residue of its own.
+            let of_chunk = (nr as u64 + 1).wrapping_mul(MIX) >> (u64::BITS - 4);
+            let residue = (round.reverse_bits() >> (usize::BITS - 4))
+                + self.first_round
+                + usize::try_from(of_chunk).unwrap_or(0);
             let at = (nr * ROUNDS + residue % ROUNDS) * CHUNK + in_chunk;
             if at < self.units.len() {
                 return Some(at);
@@ -474,6 +482,18 @@ mod tests {
             let all: Vec<_> = (0..usize::try_from(nr).unwrap()).collect();
             assert_eq!(seen, all, "{nr} units");
         }
+    }
+
+    #[test]
+    fn the_chunks_of_a_round_are_at_no_even_distances() {
+        let mut map = Map::new(TargetId(1), &mut Rng::seeded(1));
+        map.fit(&regions(&[(0, (16 * ROUNDS * CHUNK) as u64 * UNIT)]), Time(0));
+        let round = (0..16 * CHUNK).filter_map(|_| map.next_to_arm()).step_by(CHUNK);
+        let mut residues: Vec<_> = round.map(|at| at / CHUNK % ROUNDS).collect();
+        assert_eq!(residues.len(), 16);
+        residues.sort_unstable();
+        residues.dedup();
+        assert!(residues.len() > 8, "{residues:?}");
     }
 
     #[test]

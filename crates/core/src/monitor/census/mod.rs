@@ -48,10 +48,10 @@ use self::lost::widened;
 use self::map::{CHUNK, Map, Spared};
 use self::planes::is_over;
 use self::turns::Turns;
-use self::unit::interval;
 use super::Wish;
 use super::method::{Ended, Sampler, Scene};
 use super::observed::take;
+use crate::addr::PAGE_SIZE;
 use crate::attrs::Attrs;
 use crate::interval::count;
 use crate::ops::{ClearRate, Observed, Reclaimed};
@@ -88,10 +88,6 @@ const SPARED_FIRST: usize = 16;
 /// Units of a target that are tried for a sentinel, per window: usually, and after something has
 /// changed.
 const SENTINELS_TRIED: (usize, usize) = (256, 4096);
-/// Pages that count as independent evidence at most, for the interval of a rate: where nothing is
-/// touched, and where something is. More pages do not
-/// make it surer: a span is known to a few percent only, and one arming is one sample in time.
-const EVIDENCE: (u32, u32) = (64, 16);
 /// A list of looks to come is not shortened below this number.
 const LEAST_PRUNED: usize = 4096;
 /// Times between arming and looks after the window, in ns.
@@ -193,9 +189,9 @@ impl Sampler for Census {
             let Some(map) = self.maps.iter_mut().find(|m| m.id == check.target) else { continue };
             let Some(at) = map.find(check.start) else { continue };
             let unit = &mut map.units[at];
+            map.found.note(check, unit.looked);
             if map.cross.was_armed(check, now) {
                 unit.was_probed(check);
-                map.found.note(check);
                 nr_cleared += unit.leaves(check.young.and(check.pages));
                 continue;
             }
@@ -210,7 +206,6 @@ impl Sampler for Census {
                 is_whole |= check.made_old.is_some();
             }
             map.nr_unknown -= usize::from(was_unknown && unit.armed);
-            map.found.note(check);
             map.outline(at);
             if since == before {
                 continue;
@@ -279,7 +274,8 @@ impl Sampler for Census {
         let units = &mut *scene.units;
         let mut is_mixed = false;
         for map in &mut self.maps {
-            is_mixed |= map.cross.choose_looks(map.id, scene.passed, units);
+            let at = (scene.passed, scene.now);
+            is_mixed |= map.cross.choose_looks(map.id, at, &spans, units);
         }
         if is_mixed {
             // Of a whole unit and one of its pages, the unit is looked at.
@@ -311,12 +307,16 @@ impl Sampler for Census {
             if check.pages != *unit.pages {
                 continue;
             }
+            let settles = unit.settles(looked, &spans);
             if unit.is_as_before(check, looked, &spans) {
                 unit.was_seen_again(looked);
+                if settles && map.found.is_past(check.start, unit.young) {
+                    map.fresh.push(check.start);
+                }
                 continue;
             }
             // Only what was made old has to be set again: not what is mapped for the first time.
-            let (before, present) = (unit.young, *unit.present);
+            let (before, present, last) = (unit.young, *unit.present, unit.looked);
             let is_ours = unit.armed;
             map.sums.take_out(unit);
             let course = unit.course;
@@ -327,7 +327,9 @@ impl Sampler for Census {
             }
             map.nr_unknown -= usize::from(!is_ours && unit.armed);
             let newly = unit.young.minus(before);
-            if map.found.note_look(check.start, newly) && !news.published {
+            let is_news = map.found.note_look(check.start, newly, last)
+                || settles && map.found.is_past(check.start, unit.young);
+            if is_news && !news.published {
                 map.fresh.push(check.start);
             }
             if is_ours {
@@ -414,10 +416,7 @@ impl Sampler for Census {
                 |run: &&&Run| run.range.start <= r.range.start && r.range.end <= run.range.end;
             let run = runs.peek().filter(holds).filter(|run| run.known);
             let of = run.map_or((0.0, max, false), |run| {
-                let pages = u32::try_from(r.len() / 4096).unwrap_or(u32::MAX);
-                let is_touched = run.rate * count(EVIDENCE.0) > 1.0;
-                let evidence = if is_touched { EVIDENCE.1 } else { EVIDENCE.0 };
-                let (lo, hi) = interval(run.rate, run.times, count(pages.min(evidence)));
+                let (lo, hi) = run.interval_of(r.len() / PAGE_SIZE);
                 let shift = run.touched.leaf_shift;
                 let widened = widened(hi, run.rate, self.sample_us, shift, &self.others);
                 let hi = if run.sure { widened } else { 1.0 };
@@ -467,7 +466,10 @@ impl Sampler for Census {
         fresh.dedup();
         info.units.extend(fresh.iter().filter_map(|start| {
             let unit = map.units[map.find(*start)?].info();
-            Some(UnitInfo { found: map.found.take(*start), ..unit })
+            Some(match map.found.take(*start) {
+                Some((found, found_after)) => UnitInfo { found: Some(found), found_after, ..unit },
+                None => unit,
+            })
         }));
         fresh.clear();
         map.fresh = fresh;

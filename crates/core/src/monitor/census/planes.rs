@@ -21,7 +21,7 @@ use crate::unit::PageBits;
 
 /// A span may be over this share of a sample earlier than it should, in percent: arming takes time,
 /// and looks come when samples end.
-const EARLY: u64 = 20;
+pub(super) const EARLY: u64 = 20;
 /// Looks after more than this share of a span are late, in percent.
 const LATE: u64 = 150;
 /// From this share of a span on, in percent, they say too little about it.
@@ -43,13 +43,14 @@ pub(super) struct Seen {
 
 /// What was touched within a span: the pages, their number, and between how many numbers the truth
 /// lies. `either`: by how many the number may be wrong in the same way as all others, because all
-/// looks of a batch are a little late.
+/// looks of a batch are a little late. `from_zero`: nothing but a line from zero tells the number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Within {
     pages: PageBits,
     count: u16,
     apart: u16,
     either: u8,
+    from_zero: bool,
 }
 
 impl Seen {
@@ -69,24 +70,26 @@ impl Seen {
     fn within(&self, since: Time, span: u64) -> Option<Within> {
         let (elapsed, looked) = (self.now.since(since), self.looked.since(since));
         let (most, least) = (self.pages.count(), self.before.and(self.pages).count());
-        let is_late = elapsed * 100 > span * LATE;
+        let (is_late, is_first) = (elapsed * 100 > span * LATE, looked == 0);
+        let count = number(most);
+        let seen = Within { pages: self.pages, count, apart: 0, either: 0, from_zero: false };
         // Of what was touched within one sample, nothing before the look is known.
-        let is_known = elapsed <= span || !is_late && looked == 0;
-        if is_known || most == least {
-            let count = number(most);
-            return Some(Within { pages: self.pages, count, apart: 0, either: 0 });
+        if elapsed <= span || !is_late && is_first || most == least {
+            return Some(seen);
         }
         let (low, high) = self.between(since, span)?;
-        let count = low.midpoint(high);
+        let (count, either) = (low.midpoint(high), (high - low).div_ceil(2));
+        let either = u8::try_from(either).unwrap_or(u8::MAX);
         if !is_late {
-            let either = u8::try_from((high - low).div_ceil(2)).unwrap_or(u8::MAX);
-            return Some(Within { pages: self.pages, count: number(count), apart: 0, either });
+            return Some(Within { count: number(count), either, ..seen });
         }
         let pages = if count - least < most - count { self.before } else { self.pages };
         // Memory that has just begun to be used keeps to no line.
-        let apart = (high - low).max((most - least).div_ceil(4));
+        let apart = number((high - low).max((most - least).div_ceil(4)));
         let (pages, count) = (pages.and(self.pages), number(count));
-        Some(Within { pages, count, apart: number(apart), either: 0 })
+        // What a line from zero says of hot memory is too little everywhere.
+        let either = if is_first { either } else { 0 };
+        Some(Within { pages, count, apart, either, from_zero: is_first })
     }
 
     /// Between which numbers the truth lies, if the look came after the end of the span and another
@@ -211,6 +214,8 @@ pub(super) struct Planes {
     /// How many more pages there may be within the shortest span, since what is counted there is
     /// what one page tells of all.
     guessed: u16,
+    /// Whether the number of the shortest span comes from a first look that was late.
+    is_late: bool,
 }
 
 impl Planes {
@@ -264,15 +269,16 @@ impl Planes {
         let mut both = *clock;
         let is_new = is_newest && self.show(&mut both, seen, spans);
         let (exposed, came) = (clock.exposed, clock.came);
-        clock.close(seen, spans, |nr, Within { count, apart, either, .. }| {
+        clock.close(seen, spans, |nr, Within { count, apart, either, from_zero, .. }| {
             let bit = 1 << nr;
             if self.in_turn & bit != 0 {
                 // The unit has changed within the span, so what was seen before is past.
                 return;
             }
             self.expected &= !bit;
-            if self.counted & bit != 0 || apart > 0 {
-                let last = if self.counted & bit != 0 { self.counts[nr] } else { count };
+            let is_alike = self.counted & bit != 0 && from_zero == self.is_late(nr);
+            if is_alike || apart > 0 {
+                let last = if is_alike { self.counts[nr] } else { count };
                 self.twice |= bit;
                 self.apart[nr] = last.abs_diff(count).max(apart / 2);
             }
@@ -280,6 +286,7 @@ impl Planes {
             (self.counts[nr], self.exposed[nr], self.either[nr]) = (count, exposed, either);
             self.came[nr] = came.min(count);
             self.sure(nr);
+            self.is_late = if nr == 0 { from_zero } else { self.is_late };
         });
         is_new
     }
@@ -321,13 +328,14 @@ impl Planes {
     pub(super) fn correct(&mut self, nr: usize, pages: u64) {
         if self.counted >> nr & 1 == 1 && (self.expected | self.in_turn) >> nr & 1 == 0 {
             self.counts[nr] = number(pages);
+            self.sure(nr);
         }
     }
 
     /// The number of a span is no guess any more.
     const fn sure(&mut self, nr: usize) {
         if nr == 0 {
-            self.guessed = 0;
+            (self.guessed, self.is_late) = (0, false);
         }
     }
 
@@ -360,6 +368,12 @@ impl Planes {
     pub(super) fn get(&self, nr: usize) -> Option<PageBits> {
         let bits = self.bits.get(nr).filter(|_| self.published >> nr & 1 == 1);
         bits.copied()
+    }
+
+    /// Whether the number of a span is a line from zero to a first look that was late. It is right
+    /// for what passes by, and half of what is hot.
+    pub(super) const fn is_late(&self, nr: usize) -> bool {
+        nr == 0 && self.is_late
     }
 
     /// Number of pages touched within a span when it was the unit's turn.

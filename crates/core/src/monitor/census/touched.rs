@@ -17,7 +17,9 @@
 //!   estimated in the same way. (Idle units are known first, since nothing has to be made old in
 //!   them. If they stood for all of the rest, ten seconds would begin with half of the truth.)
 //!   Units differ in size: of most libraries few pages are mapped. So shares of pages are taken
-//!   from the sample, and not numbers.
+//!   from the sample, and not numbers. A first look that comes late tells hardly anything of the
+//!   shortest span. Then the unit has those pages of the next longer one that others have on
+//!   average. Only if there are too few others, the line from zero to that look is taken.
 //! * *Pages that could not be made old*, since others map them, too, or they are locked. As much of
 //!   them may be touched as of the rest, or nothing, or all.
 //! * *What was mapped within the span.* Mapping a page touches it, as when a program fills its
@@ -41,6 +43,9 @@ use crate::interval::float;
 use crate::ops::ClearRate;
 use crate::snapshot::{SPANS, Touched, TouchedBytes};
 use crate::unit::UNIT;
+
+/// One page in so many tells of the others.
+const FEWEST: u64 = 32;
 
 /// A sample of units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -91,6 +96,11 @@ struct Sum {
     grown: Sample,
     /// Units that were measured for a shorter span only: number, size, pages touched in it.
     shorter: [u64; 3],
+    /// Units that were measured for the next longer span and for no shorter one: number, size,
+    /// pages touched in it. And of those that were armed in turn and measured for both, the pages
+    /// of the longer one, and those of them that were not touched in this one.
+    longer: [u64; 3],
+    missed: Sample,
     /// Pages that were mapped within the span.
     came: u64,
     /// Pages that may be touched besides, where one page has told of many.
@@ -108,6 +118,58 @@ struct Sum {
 }
 
 impl Sum {
+    /// What one unit adds to a span.
+    fn of(unit: &Unit, nr: usize) -> Self {
+        let planes = unit.planes();
+        if let Some(count) = planes.counted(nr).filter(|_| !planes.is_late(nr)) {
+            return Self::measured(unit, nr, count);
+        }
+        let stuck = unit.nr_stuck();
+        let before = shorter(unit, nr);
+        let only = |pages: Option<u64>| pages.map_or([0; 3], |n| [1, unit.size() - stuck, n]);
+        let longer = planes.counted(nr + 1).filter(|_| before.is_none());
+        Self { shorter: only(before), longer: only(longer), stuck, ..Self::default() }
+    }
+
+    /// The same, if so many of its pages were counted.
+    fn measured(unit: &Unit, nr: usize, count: u64) -> Self {
+        let (planes, stuck) = (unit.planes(), unit.nr_stuck());
+        let size = unit.size() - stuck;
+        let doubt = match (planes.apart(nr), planes.counted(nr + 1)) {
+            (Some(apart), _) => 2 * apart * apart,
+            (None, Some(longer)) => longer.saturating_sub(count).pow(2),
+            (None, None) => 0,
+        };
+        let in_turn = |sample: Option<Sample>| sample.filter(|_| unit.in_turn).unwrap_or_default();
+        // One span may have been measured in an earlier turn than the other.
+        let grown = |before: u64| Sample::of(size, count.saturating_sub(before));
+        let missed = |longer: u64| Sample::of(longer, longer.saturating_sub(count));
+        Self {
+            units: 1,
+            watched: unit.pages.count() - stuck,
+            size,
+            pages: count,
+            came: planes.came(nr),
+            guessed: planes.guessed(nr),
+            either: planes.either(nr),
+            stuck,
+            expected: planes.is_expected(nr).into(),
+            bursts: if nr == 0 { unit.in_bursts() } else { 0 },
+            doubt,
+            in_turn: in_turn(Some(Sample::of(size, count))),
+            grown: in_turn(shorter(unit, nr).map(grown)),
+            missed: in_turn(planes.counted(nr + 1).map(missed)),
+            exposed: Exposed::of(unit, nr, count),
+            ..Self::default()
+        }
+    }
+
+    /// Whether units that were measured for both spans tell what those measured for the next
+    /// longer one only have of this one.
+    const fn tells_of_longer(&self) -> bool {
+        self.missed.size * FEWEST >= self.longer[2]
+    }
+
     /// Adds what `other` has, or takes it away.
     fn change(&mut self, other: &Self, sign: i64) {
         let change = |a: &mut u64, b: u64| *a = a.wrapping_add_signed(sign * b.cast_signed());
@@ -122,12 +184,15 @@ impl Sum {
         change(&mut self.stuck, other.stuck);
         change(&mut self.expected, other.expected);
         change(&mut self.bursts, other.bursts);
-        for (sample, mut other) in
-            [(&mut self.in_turn, other.in_turn), (&mut self.grown, other.grown)]
-        {
+        for (sample, mut other) in [
+            (&mut self.in_turn, other.in_turn),
+            (&mut self.grown, other.grown),
+            (&mut self.missed, other.missed),
+        ] {
             sample.numbers().into_iter().zip(other.numbers()).for_each(|(a, b)| change(a, *b));
         }
         self.shorter.iter_mut().zip(other.shorter).for_each(|(a, b)| change(a, b));
+        self.longer.iter_mut().zip(other.longer).for_each(|(a, b)| change(a, b));
         self.exposed.pairs(&other.exposed).for_each(|(a, b)| change(a, b));
     }
 
@@ -137,15 +202,18 @@ impl Sum {
             return None;
         }
         let [shorter, shorter_size, in_shorter] = self.shorter;
-        let left = all.saturating_sub(self.units + shorter);
-        let left_size = size.saturating_sub(self.size + shorter_size);
+        let is_told = self.tells_of_longer();
+        let [longer, longer_size, in_longer] = if is_told { self.longer } else { [0; 3] };
+        let left = all.saturating_sub(self.units + shorter + longer);
+        let left_size = size.saturating_sub(self.size + shorter_size + longer_size);
         let rest = Rest::of(left, left_size, &self.in_turn);
-        let longer = Rest::of(shorter, shorter_size, &self.grown);
-        let mean = float(self.pages) + float(in_shorter) + rest.pages + longer.pages;
-        let doubt =
-            float(self.doubt) / 4.0 * lines.together(span) + rest.variance + longer.variance;
-        let pages = Pages { mean, sigma: libm::sqrt(doubt) };
-        Some(Counted { pages, doubt, unseen: rest.unseen + longer.unseen })
+        let grown = Rest::of(shorter, shorter_size, &self.grown);
+        let missed = Rest::of(longer, in_longer, &self.missed);
+        let mean = float(self.pages + in_shorter + in_longer) + rest.pages + grown.pages;
+        let of_rest = rest.variance + grown.variance + missed.variance;
+        let doubt = float(self.doubt) / 4.0 * lines.together(span) + of_rest;
+        let pages = Pages { mean: mean - missed.pages, sigma: libm::sqrt(doubt) };
+        Some(Counted { pages, doubt, unseen: rest.unseen + grown.unseen })
     }
 
     /// The estimate for a target of `all` units and this size, if others clear bits so often.
@@ -176,9 +244,11 @@ impl Sum {
             if in_bursts { told.mean.max(pages) } else { told.mean }
         });
         let bytes = |pages: f64| whole(pages * float(PAGE_SIZE)).min(watched);
+        // What is not there is not touched, whatever the rest looks like.
+        let there = |pages: f64| bytes(pages.min(float(size)));
         Some(TouchedBytes {
-            bytes: bytes(pages),
-            lo: bytes(lo - float(self.came) - either - stuck * self.in_turn.share()),
+            bytes: there(pages),
+            lo: there(lo - float(self.came) - either - stuck * self.in_turn.share()),
             hi: bytes(hi + hidden + float(self.guessed) + either + unseen + stuck),
             measured: self.watched * PAGE_SIZE,
         })
@@ -223,6 +293,8 @@ impl Rest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Sums {
     spans: [Sum; SPANS],
+    /// What is added to those of the shortest span if late looks are taken as they are.
+    late: Sum,
     /// Pages that are mapped, of the units that were looked at.
     size: u64,
     /// Units that were never looked at, and the pages that the target has in them.
@@ -246,46 +318,14 @@ impl Sums {
             change(pages, unit.size());
             return;
         }
-        let (size, stuck) = (unit.size(), unit.nr_stuck());
-        change(&mut self.size, size);
-        let size = size - stuck;
+        change(&mut self.size, unit.size());
         for (nr, sum) in self.spans.iter_mut().enumerate() {
-            let planes = unit.planes();
-            let before = (0..nr).rev().find_map(|nr| planes.counted(nr));
-            let Some(count) = planes.counted(nr) else {
-                let shorter = before.map_or([0; 3], |pages| [1, size, pages]);
-                sum.change(&Sum { shorter, stuck, ..Sum::default() }, sign);
-                continue;
-            };
-            let doubt = match (planes.apart(nr), planes.counted(nr + 1)) {
-                (Some(apart), _) => 2 * apart * apart,
-                (None, Some(longer)) => longer.saturating_sub(count).pow(2),
-                (None, None) => 0,
-            };
-            let sample = Sample::of(size, count);
-            let in_turn = if unit.in_turn { sample } else { Sample::default() };
-            // One span may have been measured in an earlier turn than the other.
-            let grown = before.map(|pages| Sample::of(size, count.saturating_sub(pages)));
-            let grown = grown.filter(|_| unit.in_turn).unwrap_or_default();
-            let (watched, exposed) = (unit.pages.count() - stuck, Exposed::of(unit, nr, count));
-            let of_unit = Sum {
-                units: 1,
-                watched,
-                size,
-                pages: count,
-                came: planes.came(nr),
-                guessed: planes.guessed(nr),
-                either: planes.either(nr),
-                stuck,
-                expected: planes.is_expected(nr).into(),
-                bursts: if nr == 0 { unit.in_bursts() } else { 0 },
-                doubt,
-                in_turn,
-                grown,
-                exposed,
-                ..Sum::default()
-            };
+            let of_unit = Sum::of(unit, nr);
             sum.change(&of_unit, sign);
+            if let Some(count) = unit.planes().counted(nr).filter(|_| unit.planes().is_late(nr)) {
+                self.late.change(&Sum::measured(unit, nr, count), sign);
+                self.late.change(&of_unit, -sign);
+            }
         }
     }
 
@@ -300,9 +340,18 @@ impl Sums {
     ) -> Touched {
         let of = |nr: usize| {
             let all = (all as u64, self.size_of(nr));
-            self.spans[nr].estimate(all, watched, others, (nr, lines))
+            self.sum(nr).estimate(all, watched, others, (nr, lines))
         };
         Touched { spans: core::array::from_fn(of), watched }
+    }
+
+    /// The sums of a span. Late looks are taken as they are if hardly any others came.
+    fn sum(&self, nr: usize) -> Sum {
+        let mut sum = self.spans[nr];
+        if nr == 0 && !sum.tells_of_longer() {
+            sum.change(&self.late, 1);
+        }
+        sum
     }
 
     /// How many pages are mapped, as far as the units that were measured for a span tell.
@@ -331,6 +380,12 @@ impl Sums {
         });
         shares.fold(0.0, f64::max)
     }
+}
+
+/// The pages of a unit that were touched within a shorter span than this one, as far as is known.
+fn shorter(unit: &Unit, nr: usize) -> Option<u64> {
+    let planes = unit.planes();
+    (0..nr).rev().find_map(|nr| planes.counted(nr).filter(|_| !planes.is_late(nr)))
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not below 0")]
@@ -412,6 +467,34 @@ mod tests {
     }
 
     #[test]
+    fn of_a_unit_that_was_looked_at_late_its_longer_span_tells() {
+        // Of twenty units ten were looked at in time: five are idle, and five are hot, of which
+        // nearly all is touched in the shorter span. The other ten are hot, or idle.
+        let missed = Sample { units: 10, size: 5 * 512, pages: 5 * 12, squares: 5 * 12 * 12 };
+        for (name, in_longer, pages) in [("hot", 10 * 512, 15 * 500), ("idle", 0, 5 * 500)] {
+            let longer = [10, 10 * 512, in_longer];
+            let sum = Sum { longer, missed, pages: 5 * 500, ..sum(10, 250, 0) };
+            let got =
+                sum.estimate((20, 20 * 512), 20 * UNIT, &ClearRate::default(), (0, &NO_LINES));
+            let got = got.unwrap();
+            assert_eq!(got.bytes / PAGE_SIZE, pages, "{name}");
+            let width = (got.hi - got.lo) / PAGE_SIZE;
+            assert!((in_longer == 0) == (width == 0) && width < 200, "{name}: {width}");
+        }
+    }
+
+    #[test]
+    fn no_more_is_touched_than_is_there() {
+        // Ten units, all of them touched, of twenty; and there are pages for fifteen.
+        let sum = Sum { in_turn: sample(10, 1024), ..sum(10, 512, 0) };
+        let size = 15 * 512;
+        let got =
+            sum.estimate((20, size), 20 * UNIT, &ClearRate::default(), (2, &NO_LINES)).unwrap();
+        assert_eq!([got.bytes, got.lo].map(|b| b / PAGE_SIZE), [size; 2]);
+        assert!(got.hi / PAGE_SIZE >= size);
+    }
+
+    #[test]
     fn pages_that_were_mapped_within_the_span_may_not_be_used_any_more() {
         let filled = Sum { came: 10 * 500, ..sum(10, 512, 0) };
         let got = filled
@@ -490,30 +573,64 @@ mod tests {
         assert_eq!(nothing_there.unwrap().bytes / PAGE_SIZE, 10 * 512);
     }
 
+    const MS: u64 = 1_000_000;
+    const SPANS_NS: [u64; SPANS] = [5 * MS, 100 * MS, 1000 * MS, 10_000 * MS, 60_000 * MS];
+
+    /// A unit that was made old after a second, and looked at at these times, in ms, if `young` of
+    /// its pages are in use.
+    fn looked_at(nr: u64, is_turn: bool, young: impl Fn(u64) -> u64, at_ms: &[u64]) -> Unit {
+        let mut unit = Unit::new(nr * UNIT, PageBits::ALL, Time(0));
+        let of = |pages: u64| UnitCheck {
+            answered: true,
+            present: PageBits::ALL,
+            young: PageBits::of(0, crate::addr::AddrRange::new(0, pages * PAGE_SIZE)),
+            ..UnitCheck::new(TargetId(1), nr * UNIT, PageBits::ALL)
+        };
+        if is_turn {
+            unit.is_turn = true;
+            unit.was_armed(&of(512), Time(1000 * MS));
+        }
+        for ms in at_ms {
+            unit.was_looked_at(&of(young(ms - 1000)), Time(ms * MS), &SPANS_NS, false);
+        }
+        unit
+    }
+
+    #[test]
+    fn a_first_look_that_was_late_says_as_much_of_a_sample_as_others_do() {
+        let (hot, swept) = (|_: u64| 512_u64, |ms: u64| (ms * 512 / 128).min(512));
+        let every = |part: u64| move |nr: u64| nr.is_multiple_of(part);
+        for (name, young, is_late, pages) in [
+            ("hot", &hot as &dyn Fn(u64) -> u64, &every(2) as &dyn Fn(u64) -> bool, [512; 3]),
+            ("passed by", &swept, &every(2), [20; 3]),
+            ("hot, and all were late", &hot, &every(1), [398, 284, 512]),
+            ("passed by, and all were late", &swept, &every(1), [28, 20, 36]),
+        ] {
+            let mut sums = Sums::default();
+            for nr in 0..40 {
+                let first = if is_late(nr) { 1009 } else { 1005 };
+                let unit = looked_at(nr, true, young, &[first, 1100]);
+                sums.add(&unit);
+                sums.take_out(&unit);
+                sums.add(&unit);
+            }
+            let got = sums.touched(40, 40 * UNIT, &ClearRate::default(), &NO_LINES);
+            let TouchedBytes { bytes, lo, hi, .. } = got.spans[0].unwrap();
+            let [bytes, lo, hi] = [bytes, lo, hi].map(|bytes| bytes / PAGE_SIZE / 40);
+            assert!(bytes.abs_diff(pages[0]) <= 1, "{name}: {bytes}");
+            assert!(lo <= pages[1] && pages[2] <= hi, "{name}: {lo} {hi}");
+        }
+    }
+
     /// Looks find idle units long before all that is hot was armed. That is no even sample.
     #[test]
     fn idle_units_that_looks_have_found_do_not_stand_for_what_is_not_known() {
-        const MS: u64 = 1_000_000;
-        let spans = [5 * MS, 100 * MS, 1000 * MS, 10_000 * MS, 60_000 * MS];
         let mut sums = Sums::default();
         for nr in 0..40_u64 {
-            let mut unit = Unit::new(nr * UNIT, PageBits::ALL, Time(0));
-            let check = UnitCheck {
-                answered: true,
-                present: PageBits::ALL,
-                ..UnitCheck::new(TargetId(1), nr * UNIT, PageBits::ALL)
-            };
             // Half of the units are idle. Of the others a quarter was armed.
-            let young = if nr < 20 { PageBits::default() } else { PageBits::ALL };
-            let look = UnitCheck { young, ..check };
-            if (20..25).contains(&nr) {
-                unit.is_turn = true;
-                unit.was_armed(&look, Time(1000 * MS));
-            }
-            for ms in [1000, 1005, 1100, 2000] {
-                unit.was_looked_at(&look, Time(ms * MS), &spans, false);
-            }
-            sums.add(&unit);
+            let young = |_| if nr < 20 { 0 } else { 512 };
+            let is_turn = (20..25).contains(&nr);
+            sums.add(&looked_at(nr, is_turn, young, &[1000, 1005, 1100, 2000]));
         }
         let got = sums.touched(40, 40 * UNIT, &ClearRate::default(), &NO_LINES).spans[2].unwrap();
         assert_eq!((got.bytes / UNIT, got.measured / UNIT), (20, 25), "{got:?}");

@@ -575,6 +575,8 @@ impl Unit {
             unresolved: self.stuck.and(*self.present),
             touched: core::array::from_fn(|nr| self.planes.get(nr)),
             found: None,
+            found_after: Time(0),
+            young: self.armed.then(|| self.young.and(*self.present).minus(*self.stuck)),
             leaf_shift: self.leaf_shift,
         }
     }

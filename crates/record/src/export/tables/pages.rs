@@ -36,6 +36,8 @@ pub(super) struct PageMaps {
     unresolved: Vec<[u8; PAGE_BYTES]>,
     touched: [Maybe<PageColumn>; SPANS],
     found: Maybe<PageColumn>,
+    found_after_ns: Maybe<Vec<u64>>,
+    young: Maybe<PageColumn>,
 }
 
 /// Bits of pages. Arrays of 64 bytes have no default, so this is a type of its own.
@@ -64,6 +66,8 @@ impl PageMaps {
             unresolved: Vec::new(),
             touched: Default::default(),
             found: Maybe::default(),
+            found_after_ns: Maybe::default(),
+            young: Maybe::default(),
         }
     }
 
@@ -95,6 +99,9 @@ impl PageMaps {
             self.touched[span].push_pages(plane.map(bytes));
         }
         self.found.push_pages(unit.found.map(bytes));
+        let is_known = unit.found.is_some() && unit.young.is_some();
+        self.found_after_ns.push(is_known.then_some(unit.found_after.as_ns()));
+        self.young.push_pages(unit.young.map(bytes));
     }
 }
 
@@ -146,6 +153,8 @@ impl Rows for PageMaps {
         let touched = NAMES.into_iter().zip(&mut self.touched);
         columns.extend(touched.map(|(name, values)| column(name, values)));
         columns.push(column("found", &mut self.found));
+        columns.push(column("found_after_ns", &mut self.found_after_ns));
+        columns.push(column("young", &mut self.young));
         self.stamp.batch(columns)
     }
 }

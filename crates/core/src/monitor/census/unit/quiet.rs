@@ -37,6 +37,11 @@ impl Unit {
             && self.young.or(check.young).and(*self.present).minus(*self.stuck) == self.young
     }
 
+    /// Whether a look at `now` is the first one a second after the unit was made old.
+    pub(in super::super) const fn settles(&self, now: Time, spans: &[u64; SPANS]) -> bool {
+        self.armed && now.since(self.since) >= spans[2] && self.looked.since(self.since) < spans[2]
+    }
+
     /// Takes in a look that has found the unit as it was before.
     pub(in super::super) const fn was_seen_again(&mut self, now: Time) {
         self.looked = now;

@@ -94,7 +94,8 @@ pub struct Group {
     /// memory of one that is watched; of one without a place, since it is none or became a target.
     pub look_age_ns: u64,
     /// For how long targets of it have been watched without a break, in ns. Idle times beyond it
-    /// can only be those of targets that came from another group.
+    /// can only be those of targets that came from another group, or were idle before the break. A
+    /// pause of the context is one, if it is longer than a window.
     pub watched_ns: u64,
     /// By idle time; none if it is not asked for ([`Groups::with_ages`]), or if the method does not
     /// see single pages.
@@ -129,6 +130,8 @@ pub struct Groups {
     ages: Option<BTreeMap<u32, TargetAges>>,
     /// By group that is watched: since when, and what came back so far, if ages are followed.
     returned: BTreeMap<String, (Time, [u64; IDLE_MIN.len()])>,
+    /// When the last window ended.
+    seen_to: Option<Time>,
     sharing: LiveSharing,
     proc: Proc,
     buf: Vec<u8>,
@@ -150,6 +153,7 @@ impl Groups {
 
     /// Takes in what a window tells of pages. Every snapshot has to come here.
     pub fn learn(&mut self, s: &Snapshot) {
+        self.note_break(s);
         self.units.retain(|id, _| s.targets.iter().any(|t| t.id.0 == *id));
         for t in s.targets.iter().filter(|t| t.touched.is_some()) {
             let known = self.units.entry(t.id.0).or_default();
@@ -159,6 +163,15 @@ impl Groups {
         ages.retain(|id, _| self.units.contains_key(id));
         for t in s.targets.iter().filter(|t| t.touched.is_some()) {
             ages.entry(t.id.0).or_default().learn(t.units.iter(), s.end);
+        }
+    }
+
+    /// After a time in which nobody looked, all groups are watched since the end of that.
+    fn note_break(&mut self, s: &Snapshot) {
+        let window_ns = s.aggr_us.saturating_mul(1000);
+        let before = self.seen_to.replace(s.end);
+        if before.is_some_and(|before| s.start.since(before) > window_ns) {
+            self.returned.values_mut().for_each(|(since, _)| *since = s.start);
         }
     }
 

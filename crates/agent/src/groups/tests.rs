@@ -222,6 +222,29 @@ fn groups_tell_for_how_long_they_are_watched() {
     assert_eq!(told, [[0, 0], [10, 0], [0, 60], [0, 70]]);
 }
 
+/// After a pause nothing is known of the time before it, so a group is watched anew. What came back
+/// so far stays: it only goes up.
+#[test]
+fn a_pause_is_a_break() {
+    let (_dir, groups) = machine(&[(1, "/a")]);
+    let mut groups = groups.with_ages();
+    let mut told = Vec::new();
+    // The last of them begins a little late, as windows of the kernel may.
+    for (start_ms, end_ms) in
+        [(0, 100), (100, 9000), (69_000, 69_100), (69_100, 80_000), (80_050, 80_150)]
+    {
+        let mut s = snapshot(0, vec![target(1, 4)]);
+        (s.start, s.end) = (Time(start_ms * 1_000_000), Time(end_ms * 1_000_000));
+        groups.learn(&s);
+        let now = groups.now(&s, &Lengths::default(), &pids(&[1]), &Looks::default());
+        told.push(now[0].watched_ns / 1_000_000);
+        // As the agent does in a pause: the same window once more.
+        let now = groups.now(&s, &Lengths::default(), &pids(&[1]), &Looks::default());
+        assert_eq!(now[0].watched_ns / 1_000_000, *told.last().unwrap());
+    }
+    assert_eq!(told, [0, 8900, 100, 11_000, 11_150]);
+}
+
 /// Two processes of one cgroup map the same 2 MiB. What one of them uses all the time never comes
 /// back, whatever the other does; what both leave alone does, once.
 #[test]

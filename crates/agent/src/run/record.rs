@@ -168,7 +168,7 @@ impl Work {
         self.tell_lost();
     }
 
-    /// Records what cgroups used until now, before the context ends.
+    /// Records what cgroups used until now, before the context ends or is paused.
     pub(super) fn last_rows(&mut self) {
         if self.groups.is_some() && self.recorder.is_some() {
             self.note_paged_out();

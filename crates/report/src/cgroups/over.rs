@@ -1,7 +1,5 @@
 //! Values over time: quartiles and the greatest, each value weighted by how long it was so.
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
 
 /// So many of the highest bits of a value are kept for quartiles: 0.1 %.
@@ -23,21 +21,42 @@ pub struct Over {
 }
 
 /// Values with how long each was so.
+///
+/// Most are added and then forgotten among others, and a day of 500 cgroups has four million. So
+/// they are only noted, and put in order when there are twice as many as the last time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Values {
-    /// By value, rounded down.
-    ns: BTreeMap<u64, u64>,
+    /// Values, rounded down, and their time; the first `ordered` are in order, each once.
+    ns: Vec<(u64, u64)>,
+    ordered: usize,
     max: u64,
 }
+
+/// So many values are noted at least before they are put in order.
+const LEAST: usize = 32;
 
 impl Values {
     /// Adds a value that was so for `ns` nanoseconds. What was so for no time does not count.
     pub(super) fn add(&mut self, value: u64, ns: u64) {
         if ns > 0 {
-            let sum = self.ns.entry(rounded(value)).or_default();
-            *sum = sum.saturating_add(ns);
+            self.ns.push((rounded(value), ns));
             self.max = self.max.max(value);
+            if self.ns.len() >= LEAST.max(2 * self.ordered) {
+                self.put_in_order();
+            }
         }
+    }
+
+    fn put_in_order(&mut self) {
+        self.ns.sort_unstable_by_key(|(value, _)| *value);
+        self.ns.dedup_by(|again, first| {
+            let same = again.0 == first.0;
+            if same {
+                first.1 = first.1.saturating_add(again.1);
+            }
+            same
+        });
+        self.ordered = self.ns.len();
     }
 
     /// The same, if it was measured.
@@ -46,8 +65,9 @@ impl Values {
     }
 
     /// None if there is no value.
-    pub(super) fn over(&self) -> Option<Over> {
-        let measured_ns = self.ns.values().fold(0, |sum: u64, ns| sum.saturating_add(*ns));
+    pub(super) fn over(mut self) -> Option<Over> {
+        self.put_in_order();
+        let measured_ns = self.ns.iter().fold(0, |sum: u64, (_, ns)| sum.saturating_add(*ns));
         let quartile = |nr: u128| {
             let mut before = 0_u128;
             self.ns.iter().find_map(|(value, ns)| {
@@ -72,14 +92,25 @@ mod tests {
     #[test]
     fn quartiles_are_weighted_by_time() {
         let mut values = Values::default();
-        assert_eq!(values.over(), None);
+        assert_eq!(values.clone().over(), None);
         values.add(500, 0);
-        assert_eq!(values.over(), None, "it was so for no time");
+        assert_eq!(values.clone().over(), None, "it was so for no time");
         for (value, ns) in [(8, 10), (1, 24), (2, 26), (4, 40)] {
             values.add(value, ns);
         }
         let over = Over { p25: 2, median: 2, p75: 4, max: 8, measured_ns: 100 };
         assert_eq!(values.over(), Some(over));
+    }
+
+    /// A month of rows needs no more room than the values that can be told apart.
+    #[test]
+    fn the_same_values_again_need_no_more_room() {
+        let mut values = Values::default();
+        for nr in 0..100_000_u64 {
+            values.add((nr * 7919 % 100) << 20, 1);
+        }
+        assert!(values.ns.len() <= 200, "{}", values.ns.len());
+        assert_eq!(values.over().unwrap().measured_ns, 100_000);
     }
 
     proptest::proptest! {

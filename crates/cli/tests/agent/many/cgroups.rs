@@ -138,6 +138,48 @@ fn the_history_has_what_cgroups_used_also_after_a_crash_and_of_a_torn_file() {
     assert!(said.code == Some(2) && said.err.contains("no agent has recorded"), "{said:?}");
 }
 
+/// What `ctl cgroups` says of a process's only cgroup: for how long it has been watched, in ns.
+fn watched_ns(world: &World) -> u64 {
+    let all = world.json("cgroups");
+    all["cgroups"][0]["watched_ns"].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn a_pause_counts_nowhere_as_watched() {
+    let target = sleeper();
+    let mut world = World::new(&[("a", &watch(target.0.id()))]).arg("--cgroups");
+    let begun = Instant::now();
+    world.start();
+    world.until("it is watched for a while", |world| watched_ns(world) > 2_000_000_000);
+    assert_eq!(world.ctl("pause a").code, Some(0));
+    world.until("it is paused", |world| world.state("a") == "paused");
+    let paused = Instant::now();
+    let for_s = |seconds| {
+        world.until("some time", |_| paused.elapsed() > Duration::from_secs(seconds));
+    };
+    // What is told is of the last second.
+    for_s(2);
+    let before = watched_ns(&world);
+    for_s(8);
+    assert_eq!(watched_ns(&world), before, "nothing is watched in a pause");
+    let pause = u64::try_from(paused.elapsed().as_nanos()).unwrap();
+    let resumed = Instant::now();
+    assert_eq!(world.ctl("resume a").code, Some(0));
+    world.until("it is watched again", |world| {
+        let now = watched_ns(world);
+        let most = u64::try_from(resumed.elapsed().as_nanos()).unwrap();
+        // A window of the time before may be the last one still, and one was interrupted.
+        assert!(now == before || now <= most + 200_000_000, "{now}: before {before}, most {most}");
+        now != before && now > 1_000_000_000
+    });
+    assert_eq!(world.stop(), Some(0));
+    // The history has the time on both sides of the pause, and not the pause.
+    let line = lines(&world, "").remove(0);
+    let most = u64::try_from(begun.elapsed().as_nanos()).unwrap() - pause;
+    let told = number(&line, "watched_ns");
+    assert!(told >= before + 900_000_000 && told <= most, "{before} {pause} {most}: {line}");
+}
+
 #[test]
 fn a_history_without_cgroups_says_how_to_have_them() {
     let target = sleeper();

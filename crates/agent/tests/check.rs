@@ -121,3 +121,39 @@ fn policies_without_a_file() {
     let unmet = check(&Reclaim { whose, ..Reclaim::default() }.policy(), &mut Small);
     assert_eq!(unmet.expect_err("no swap").len(), 1);
 }
+
+/// Huge pages of all that matches may hurt, and nothing undoes them: a user is told so, and how to
+/// get a trial.
+#[test]
+fn huge_pages_without_a_trial_are_warned_of() {
+    let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("start sleep");
+    let told = |lines: &str| {
+        let pid = child.id();
+        let text = format!(
+            "[[context]]\nname = \"a\"\ntargets = [{{ pid = {pid} }}]\n[[context.scheme]]\nname = \"hot\"\n\
+             frequency = \"5%..\"\n{lines}\n"
+        );
+        let problems = isotherm_agent::run::check(&read(&text));
+        let of_trials = problems.into_iter().filter(|p| p.text.contains("without a trial"));
+        of_trials.map(|p| (p.fatal, p.text)).collect::<Vec<_>>()
+    };
+    for (lines, action) in [
+        ("action = \"hugepage\"\ninject = true", Some("hugepage")),
+        ("action = \"collapse\"", Some("collapse")),
+        ("action = \"collapse\"\nprove = \"auto\"", None),
+        ("action = \"collapse\"\ndry_run = true", None),
+        ("action = \"nohugepage\"\ninject = true", None),
+    ] {
+        let told = told(lines);
+        assert_eq!(told.len(), usize::from(action.is_some()), "{lines}: {told:?}");
+        for ((fatal, text), action) in told.iter().zip(action) {
+            assert!(!fatal, "it is run all the same: {text}");
+            for part in
+                [&format!("`hot`: action `{action}`"), "they stay|pages stay", "prove = \"auto\""]
+            {
+                assert!(part.split('|').any(|part| text.contains(part)), "no {part} in {text}");
+            }
+        }
+    }
+    child.kill().and_then(|()| child.wait()).expect("end sleep");
+}

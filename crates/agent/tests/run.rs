@@ -130,6 +130,37 @@ fn a_commit_changes_all_or_nothing_and_keeps_what_was_counted() {
     assert!(t.windows < s.windows, "the new one has the old one's counters: {t:?} {s:?}");
 }
 
+#[test]
+fn a_run_tells_of_huge_pages_that_nobody_tries() {
+    let sleeper = Sleeper::new();
+    for (action, prove, is_told) in [
+        (Action::Stat, false, false),
+        (Action::Hugepage, false, true),
+        (Action::Collapse, false, true),
+        (Action::Collapse, true, false),
+    ] {
+        let mut context = context("a", sleeper.0.id(), &["s"]);
+        // The decision of `hugepage` is the kernel's; pagewalk is what both need.
+        context.ops = if action == Action::Stat { context.ops } else { Some(SetName::PageWalk) };
+        let SchemePolicy { scheme, settings } = &mut context.schemes[0];
+        (scheme.action, settings.prove, settings.inject) = (action, prove, true);
+        let mut runner = match Runner::start(policy(&[context]), Options::default()) {
+            Ok(runner) => runner,
+            Err(refused) => {
+                println!("skipped: {refused}");
+                return;
+            }
+        };
+        let why = until(&mut runner, |told| match told.event {
+            Event::Ready(ready) => Some(ready.why),
+            _ => None,
+        });
+        let is_there = why.iter().any(|line| line.contains("without a trial"));
+        assert_eq!(is_there, is_told, "{action:?}, prove {prove}: {why:?}");
+        runner.stop();
+    }
+}
+
 /// One that only the context itself can refuse: the runner's own check does not see it.
 #[test]
 fn a_context_that_refuses_a_commit_keeps_the_others_from_it() {

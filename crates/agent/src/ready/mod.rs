@@ -56,7 +56,9 @@ impl Default for Whose {
 }
 
 impl Whose {
-    fn policy(self, name: &str, schemes: Vec<SchemePolicy>) -> Policy {
+    /// A policy of one context of this name.
+    #[must_use]
+    pub fn policy(self, name: &str, schemes: Vec<SchemePolicy>) -> Policy {
         let Self { targets, children, ops, engine, attrs } = self;
         let name = name.to_owned();
         Policy {

@@ -20,6 +20,7 @@ use super::commit::Between;
 use super::ending::end_command;
 use super::guard_watch::{Actions, GuardWatch};
 use super::heat::{COLD_NS, HeatTable, Warmth, memory_of};
+use super::machine::untried;
 use super::message::{Effort, Ended, Event, EventSender, PagesLook, Ready, Reason, Seen, Summary};
 use super::place::{Place, place};
 use super::record::Rows;
@@ -174,6 +175,7 @@ impl Work {
         let (place, line) = place(&policy, monitor.kdamond())?;
         why.extend(line);
         let nobody = nobody(&mut monitor, &policy, missing.as_ref(), &why);
+        why.extend(untried(&policy));
         let ready = Ready { ops, why, nobody };
         let mut this = Self {
             place: Place::default(),
@@ -235,7 +237,7 @@ impl Work {
                         return Ok(Reason::Stopped);
                     }
                 }
-                Ok(Order::Pause(pause)) => self.monitor.context().pause(pause),
+                Ok(Order::Pause(pause)) => self.pause(pause),
                 Ok(Order::Record(path)) => self.begin_record(path),
                 Ok(Order::Look(whom)) => drop(whom.send(self.seen())),
                 Ok(Order::LookAtPages(whom, wanted)) => drop(whom.send(self.pages(wanted))),
@@ -245,6 +247,15 @@ impl Work {
                 Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return Ok(Reason::Stopped),
             }
         }
+    }
+
+    /// Pauses or goes on. What cgroups used until now is recorded before a pause, since they are
+    /// watched anew after it.
+    fn pause(&mut self, pause: bool) {
+        if pause {
+            self.last_rows();
+        }
+        self.monitor.context().pause(pause);
     }
 
     /// Prepares a commit, answers whether it can be done, and waits until all contexts have
@@ -304,7 +315,7 @@ impl Work {
     /// Takes back the advice that was set in the targets.
     fn undo(&mut self) {
         let undone = self.monitor.actor().undo();
-        let Undone { restored_bytes, replaced_bytes, left_bytes, errors } = undone;
+        let Undone { restored_bytes, replaced_bytes, left_bytes, errors, .. } = undone;
         for error in &errors {
             self.left_out(0, &format!("advice could not be taken back: {error}"));
         }

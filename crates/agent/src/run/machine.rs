@@ -46,6 +46,7 @@ pub fn check(policy: &Policy) -> Vec<Problem> {
             problems.extend(no_reclaim(context, scheme));
             problems.extend(no_pages(context, scheme));
             problems.extend(no_frames(context, scheme));
+            problems.extend(no_trial(context, scheme));
         }
     }
     if let Err(unmet) = policy::check(policy, &mut ThisMachine(Metrics::new(Roots::default()))) {
@@ -108,6 +109,42 @@ fn no_swap(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<Problem> {
     // A policy for many machines has schemes for those with swap and for those without.
     let is_bearable = settings.dry_run || takes_from_own(settings);
     Some(Problem { fatal: !is_bearable, code: NOT_SUPPORTED, text })
+}
+
+/// Which schemes of a context make huge pages without a trial, for people.
+pub(super) fn untried(context: &ContextPolicy) -> impl Iterator<Item = String> {
+    context
+        .schemes
+        .iter()
+        .filter_map(|scheme| no_trial(context, scheme))
+        .map(|problem| problem.text)
+}
+
+/// Huge pages that are made of all that matches, whether they pay or not, stay where they do harm.
+fn no_trial(context: &ContextPolicy, scheme: &SchemePolicy) -> Option<Problem> {
+    let SchemePolicy { scheme, settings } = scheme;
+    let why = match scheme.action {
+        Action::Hugepage => {
+            "the kernel makes huge pages of all memory that matches, now or later; whether they pay is \
+             not tried on a sample, and where they do not, they stay"
+        }
+        Action::Collapse if !settings.prove => {
+            "all that matches is collapsed; whether that pays is not tried on a sample, and where it \
+             does not, the huge pages stay"
+        }
+        _ => return None,
+    };
+    if settings.dry_run {
+        return None;
+    }
+    let action = scheme.action.name();
+    let text = format!(
+        "context `{}`, scheme `{}`: action `{action}` without a trial\n  why:   {why}\n  hint:  action = \
+         \"collapse\" with prove = \"auto\" (as `isotherm thp` has it) collapses a tenth first, and \
+         undoes what does not pay",
+        context.name, settings.name
+    );
+    Some(Problem { fatal: false, code: NOT_SUPPORTED, text })
 }
 
 /// Whether a scheme asks the cgroups that its targets are in.

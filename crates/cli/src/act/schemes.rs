@@ -4,8 +4,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use isotherm::raw::agent::damos::{parse_damos, with_settings};
-use isotherm::raw::agent::policy::{ContextPolicy, Policy};
-use isotherm::raw::agent::ready::Whose;
 
 use super::args::{ConfirmArgs, RunArgs, WhoseArgs};
 use super::drive::{Extra, print_or_drive};
@@ -43,22 +41,11 @@ const EXAMPLES: &str = "Examples:
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let text =
         files::text(&args.file, "a scheme is a line such as `4K max 0% 0% 10s max pageout`")?;
-    let Whose { targets, children, ops, engine, attrs } = args.whose.whose()?;
+    let whose = args.whose.whose()?;
     let name = args.file.display().to_string();
-    let schemes = parse_damos(&text, &name, &attrs)
+    let schemes = parse_damos(&text, &name, &whose.attrs)
         .map_err(|e| usage(format!("the schemes are not valid\n{e}")))?;
-    let schemes = with_settings(schemes, &attrs, args.confirm.confirm()?, args.inject);
-    let name = "schemes".to_owned();
-    let context = ContextPolicy {
-        name,
-        targets,
-        children,
-        ops,
-        engine,
-        attrs,
-        schemes,
-        ..ContextPolicy::default()
-    };
-    let policy = Policy { contexts: vec![context], ..Policy::default() };
+    let schemes = with_settings(schemes, &whose.attrs, args.confirm.confirm()?, args.inject);
+    let policy = whose.policy("schemes", schemes);
     print_or_drive(policy, &args.whose, &args.run, Extra::default())
 }

@@ -39,6 +39,30 @@ impl State {
     }
 }
 
+/// Whether fleet data is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FleetState {
+    /// All of the last interval was.
+    Writing,
+    /// Some of the last interval was not.
+    Failing,
+    /// The thread that writes has not come back for a minute.
+    Stuck,
+}
+
+impl FleetState {
+    /// Its name in the interface.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Writing => "writing",
+            Self::Failing => "failing",
+            Self::Stuck => "stuck",
+        }
+    }
+}
+
 macro_rules! types {
     ($($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty,)* })*) => {$(
         $(#[$doc])*
@@ -100,6 +124,11 @@ types! {
         lost_rows: u64,
         dropped_parts: u64,
         trouble: Option<String>,
+        state: Option<FleetState>,
+        state_ns: Option<u64>,
+        written_ns: Option<u64>,
+        failures: Option<u64>,
+        panics: Option<u64>,
     }
     /// What a scheme did since it started.
     Account {

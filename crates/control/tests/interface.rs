@@ -94,6 +94,17 @@ fn account() -> types::Account {
     types::Account { blocked: Some("x".into()), ..Default::default() }
 }
 
+fn fleet() -> types::Fleet {
+    types::Fleet {
+        state: Some(types::FleetState::Stuck),
+        state_ns: Some(1),
+        written_ns: Some(2),
+        failures: Some(3),
+        panics: Some(4),
+        ..Default::default()
+    }
+}
+
 fn cgroup() -> types::Cgroup {
     types::Cgroup {
         touched: vec![types::Touched::default()],
@@ -114,7 +125,12 @@ fn every_reply_is_as_the_interface_says() {
     let replies = [
         (
             "Status",
-            value(&types::Status { history: Some(history), policies, ..Default::default() }),
+            value(&types::Status {
+                history: Some(history),
+                fleet: Some(fleet()),
+                policies,
+                ..Default::default()
+            }),
         ),
         ("List", value(&types::Policies { policies: vec![policy()] })),
         ("Start", nothing.clone()),

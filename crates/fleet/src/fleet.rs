@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -30,9 +30,17 @@ use crate::retain;
 use crate::rows::{CgroupRow, EventRow, FileRow, PageRow, SessionRow, SnapshotRow};
 use crate::settings::{Settings, Table};
 
+mod health;
 mod place;
+mod rounds;
 
+pub use health::{Shown, State};
+
+use health::Round;
 use place::Place;
+
+/// How long the end waits for the last interval to be written: a part takes milliseconds.
+const END_WITHIN: Duration = Duration::from_secs(10);
 
 /// Why fleet data cannot be written at all.
 #[derive(Debug)]
@@ -62,27 +70,6 @@ impl fmt::Display for FleetError {
 }
 
 impl std::error::Error for FleetError {}
-
-/// What was written so far, for people.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Shown {
-    /// The directory.
-    pub dir: PathBuf,
-    /// The name of this run in the column `session`.
-    pub session: String,
-    /// Bytes of all parts of this host that are kept.
-    pub bytes: u64,
-    /// How many parts that is.
-    pub parts: u64,
-    /// Rows that this run wrote.
-    pub rows: u64,
-    /// Rows that could not be written.
-    pub lost_rows: u64,
-    /// Parts that were dropped since they were too old or too much.
-    pub dropped_parts: u64,
-    /// What was wrong when the parts of the last interval were written; none if nothing was.
-    pub trouble: Option<String>,
-}
 
 /// What contexts are to be asked for, beyond what they tell by themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,13 +122,14 @@ impl Fleet {
         let dir = settings.dir.clone();
         let wants = Wants::of(&settings);
         fs::create_dir_all(&dir).map_err(|err| FleetError { dir: dir.clone(), err })?;
-        let shown = Shown { dir: dir.clone(), session: session(), ..Shown::default() };
+        let (session, since) = (session(), clock::now());
+        let shown = Shown { dir: dir.clone(), session, since, ..Shown::default() };
         let shown = Arc::new(Mutex::new(shown));
         let gather = Arc::default();
         let (stop, stopped) = channel();
         let writer = Writer::new(settings, Arc::clone(&gather), Arc::clone(&shown));
         let thread = std::thread::Builder::new().name("fleet".to_owned());
-        let thread = thread.spawn(move || writer.run(&stopped));
+        let thread = thread.spawn(move || writer.run(&stopped, Writer::interval));
         let thread = thread.map_err(|err| FleetError { dir, err })?;
         Ok(Self { wants, gather, shown, stop: Some(stop), thread: Some(thread) })
     }
@@ -177,19 +165,37 @@ impl Fleet {
         locked(&self.gather).tell(clock::now(), told);
     }
 
-    /// What was written so far.
+    /// What was written so far, and how it goes.
     #[must_use]
     pub fn shown(&self) -> Shown {
-        locked(&self.shown).clone()
+        locked(&self.shown).clone().judged_at(clock::now())
     }
 }
 
 impl Drop for Fleet {
-    /// Writes what there is of the present interval.
+    /// Writes what there is of the present interval. A thread that hangs in its disk is left behind
+    /// after 10 s. What it has not finished, the next agent removes.
     fn drop(&mut self) {
         drop(self.stop.take());
-        self.thread.take().map(JoinHandle::join);
+        if let Some(thread) = self.thread.take()
+            && !ends_within(thread, END_WITHIN)
+        {
+            warn!("fleet data: the last interval is not written: its directory hangs");
+        }
     }
+}
+
+/// Waits for the end of this thread, for so long. Returns whether it has ended.
+fn ends_within(thread: JoinHandle<()>, limit: Duration) -> bool {
+    let started = Instant::now();
+    while !thread.is_finished() {
+        if started.elapsed() >= limit {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    thread.join().ok();
+    true
 }
 
 /// What the thread has.
@@ -210,7 +216,10 @@ struct Writer {
     counters: BTreeMap<String, Counters>,
     /// By context and cgroup: what came back so far.
     returned: BTreeMap<(String, String, String), [u64; 3]>,
-    told: bool,
+    /// Since when rows of cgroups tell what has grown.
+    grown_since: Time,
+    /// How the present round goes.
+    present: Round,
 }
 
 impl Writer {
@@ -230,11 +239,13 @@ impl Writer {
             ended: (clock::now(), clock::process_cpu_ns()),
             counters: BTreeMap::new(),
             returned: BTreeMap::new(),
-            told: false,
+            grown_since: clock::now(),
+            present: Round::default(),
         }
     }
 
-    fn run(mut self, stopped: &Receiver<()>) {
+    /// Removes what a killed agent left, and says that this one runs.
+    fn begin(&mut self) {
         for path in self.layout.leftovers() {
             match fs::remove_file(&path) {
                 Ok(()) => info!("fleet data: {} was not finished, and is removed", path.display()),
@@ -244,25 +255,11 @@ impl Writer {
         let first = self.session_row(&Gathered::default(), wall());
         self.write(Table::Sessions, first.time, 1, SessionRow::batch(vec![first]));
         self.prune();
-        let mut due = Instant::now() + self.settings.every;
-        loop {
-            let left = due.saturating_duration_since(Instant::now());
-            match stopped.recv_timeout(left) {
-                Err(RecvTimeoutError::Timeout) => {
-                    self.interval();
-                    // A machine that was suspended does not make up for what it has missed.
-                    due = (due + self.settings.every).max(Instant::now());
-                }
-                Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
-            }
-        }
-        self.interval();
     }
 
     /// Writes a part of each table.
     fn interval(&mut self) {
         let (now, at) = (clock::now(), wall());
-        locked(&self.shown).trouble = None;
         let gathered = locked(&self.gather).take(now);
         let best = best(&gathered);
         let cgroups = self.cgroup_rows(&gathered, &best, now, at);
@@ -313,24 +310,21 @@ impl Writer {
             Ok(_) => {
                 shown.rows += rows;
                 if dropped > 0 {
-                    let text = "the disk is full, so the oldest parts were dropped";
-                    shown.trouble = Some(text.to_owned());
+                    self.present.note("the disk is full, so the oldest parts were dropped");
                 }
-                self.told = false;
             }
             Err(err) => {
                 shown.lost_rows += rows;
-                let text = format!("cannot write {}: {}", err.path.display(), err.why);
-                if !std::mem::replace(&mut self.told, true) {
-                    warn!("fleet data: {text}; rows that are lost by that are counted");
-                }
-                shown.trouble = Some(text);
+                self.present.fail(format!("cannot write {}: {}", err.path.display(), err.why));
             }
         }
     }
 
-    fn prune(&self) {
+    fn prune(&mut self) {
         let kept = retain::prune(&self.layout, &self.settings.retention, wall());
+        if let Some(text) = kept.trouble {
+            self.present.fail(text);
+        }
         let mut shown = locked(&self.shown);
         (shown.bytes, shown.parts) = (kept.bytes, kept.parts);
         shown.dropped_parts += kept.dropped;
@@ -390,10 +384,9 @@ impl Writer {
         now: Time,
         at: UnixNs,
     ) -> Vec<CgroupRow> {
-        let interval_ns = now.since(self.ended.0);
+        let interval_ns = now.since(self.grown_since);
         let names = Names::read(Path::new("/"));
-        let before = std::mem::take(&mut self.returned);
-        let counters = std::mem::take(&mut self.counters);
+        let (mut returned, mut counters) = (BTreeMap::new(), BTreeMap::new());
         let mut rows = Vec::with_capacity(best.len());
         for (&path, &(teller, context, group)) in best {
             let (policy, context_name) = teller;
@@ -401,14 +394,16 @@ impl Writer {
             (row.time, row.interval_ns) = (at, interval_ns);
             let total = group.ages.map(|ages| ages.returned).unwrap_or_default();
             let key = (policy.clone(), context_name.clone(), path.to_owned());
-            let so_far = before.get(&key).copied().unwrap_or_default();
+            let so_far = self.returned.get(&key).copied().unwrap_or_default();
             // A context that began anew counts from 0.
             let grown = |nr: usize| total[nr].checked_sub(so_far[nr]).unwrap_or(total[nr]);
             row.see(group, &context.spans_us, [grown(0), grown(1), grown(2)], interval_ns);
             let look = gathered.pages.get(teller);
             row.shared = look.and_then(|look| look.pages.shared.get(path)).copied().into();
-            self.returned.insert(key, total);
-            self.add_numbers(&mut row, path, counters.get(path));
+            returned.insert(key, total);
+            if let Some(now) = self.add_numbers(&mut row, path) {
+                counters.insert(path.to_owned(), now);
+            }
             let paged_out = gathered.paged_out.get(path).copied().unwrap_or(0);
             let is_sure = gathered.unsure.is_empty();
             row.paged_out = is_sure.then_some(paged_out).into();
@@ -417,6 +412,8 @@ impl Writer {
             row.policy_hash = state.and_then(|state| state.hash.clone()).into();
             rows.push(row);
         }
+        // At once: after a panic above, the next rows tell what has grown since the last ones.
+        (self.returned, self.counters, self.grown_since) = (returned, counters, now);
         rows
     }
 
@@ -470,9 +467,9 @@ impl Writer {
         }
     }
 
-    /// Adds what the kernel says of the cgroup.
-    fn add_numbers(&mut self, row: &mut CgroupRow, path: &str, before: Option<&Counters>) {
-        let Some(mount) = &self.cgroups.v2 else { return };
+    /// Adds what the kernel says of the cgroup. Returns its counters.
+    fn add_numbers(&self, row: &mut CgroupRow, path: &str) -> Option<Counters> {
+        let mount = self.cgroups.v2.as_ref()?;
         let dir = mount.join(path.trim_start_matches('/'));
         let now = Numbers::read(&dir);
         // Only the kubelet's processes tell it that way, and only those of one container.
@@ -482,7 +479,7 @@ impl Writer {
         (row.current, row.anon, row.file) = (now.current.into(), now.anon.into(), now.file.into());
         (row.swap, row.limit) = (now.swap.into(), now.limit.into());
         (row.low, row.min) = (now.low.into(), now.min.into());
-        if let Some(before) = before {
+        if let Some(before) = self.counters.get(path) {
             let grown = now.counters.since(before);
             row.refaults = Null(grown.refaults);
             (row.pswpin, row.pswpout) = (grown.pswpin.into(), grown.pswpout.into());
@@ -490,7 +487,7 @@ impl Writer {
             row.psi_full_us = grown.psi_full_us.into();
             row.oom = grown.oom.into();
         }
-        self.counters.insert(path.to_owned(), now.counters);
+        Some(now.counters)
     }
 }
 

@@ -260,6 +260,11 @@ impl Gather {
         Some(cgroup)
     }
 
+    /// What was taken the last time is lost, so sums over it are not known.
+    pub(crate) fn doubt(&mut self) {
+        self.unsure.insert(String::new());
+    }
+
     /// What was gathered since the last time.
     pub(crate) fn take(&mut self, now: Time) -> Gathered {
         let lost = std::mem::take(&mut self.lost);

@@ -4,6 +4,7 @@
 //! the path, so neither is a column.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use isotherm_record::export::utc_date;
@@ -48,39 +49,53 @@ impl Layout {
         format!("part-{:019}-{seq:06}{ENDING}", first.0)
     }
 
-    /// All directories of this host.
-    fn dirs(&self) -> Vec<PathBuf> {
-        let below = |dir: &Path| -> Vec<PathBuf> {
-            fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+    /// All files of this host that are parts, or were to become parts; and of the directories that
+    /// cannot be read one, with the reason.
+    fn files(&self) -> (Vec<(String, PathBuf)>, Option<String>) {
+        let (mut files, mut trouble) = (Vec::new(), None);
+        let mut below = |dir: &Path| match list(dir) {
+            Ok(names) => names,
+            Err(err) => {
+                trouble.get_or_insert_with(|| format!("cannot read {}: {err}", dir.display()));
+                Vec::new()
+            }
         };
-        let dates = below(&self.root).into_iter().flat_map(|table| below(&table));
-        dates.map(|date| date.join(&self.host)).filter(|dir| dir.is_dir()).collect()
+        for table in Table::ALL.map(|table| self.root.join(table.name())) {
+            for date in below(&table).into_iter().filter(|name| name.starts_with("date=")) {
+                let dir = table.join(date).join(&self.host);
+                let names = below(&dir).into_iter().filter(|name| name.ends_with(ENDING));
+                files.extend(names.map(|name| (name.clone(), dir.join(name))));
+            }
+        }
+        (files, trouble)
     }
 
-    /// All files of this host that are parts, or were to become parts.
-    fn files(&self) -> impl Iterator<Item = (String, PathBuf)> {
-        let files = self.dirs().into_iter().flat_map(|dir| fs::read_dir(dir).into_iter().flatten());
-        files.flatten().filter_map(|entry| {
-            let name = entry.file_name().to_str()?.to_owned();
-            name.ends_with(ENDING).then(|| (name, entry.path()))
-        })
-    }
-
-    /// All parts of this host.
-    pub(crate) fn found(&self) -> Vec<Found> {
-        let parts = self.files().filter_map(|(name, path)| {
+    /// All parts of this host; and of the directories that cannot be read one, with the reason.
+    pub(crate) fn found(&self) -> (Vec<Found>, Option<String>) {
+        let (files, trouble) = self.files();
+        let parts = files.into_iter().filter_map(|(name, path)| {
             let start = name.strip_prefix("part-")?.split('-').next()?.parse().ok()?;
             let bytes = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?.len();
             Some(Found { start, path, bytes })
         });
-        parts.collect()
+        (parts.collect(), trouble)
     }
 
     /// Files that a killed agent has not finished.
     pub(crate) fn leftovers(&self) -> Vec<PathBuf> {
-        let files = self.files();
+        let files = self.files().0.into_iter();
         files.filter(|(name, _)| name.starts_with(".part-")).map(|(_, path)| path).collect()
     }
+}
+
+/// The names in a directory that are text; none if there is no directory.
+fn list(dir: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(dir) {
+        Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let names = entries.map(|entry| entry.map(|entry| entry.file_name().into_string().ok()));
+    names.filter_map(Result::transpose).collect()
 }
 
 /// A value in a path, as readers of hive's layout expect it.

@@ -28,6 +28,6 @@ mod retain;
 mod rows;
 pub mod settings;
 
-pub use fleet::{Fleet, FleetError, Shown, Wants};
+pub use fleet::{Fleet, FleetError, Shown, State, Wants};
 pub use gather::{PolicyState, Told};
 pub use settings::{FileNames, Retention, Settings, Table};

@@ -18,21 +18,23 @@ use crate::settings::Retention;
 const PART: usize = 10;
 
 /// What was dropped and what is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Kept {
     pub(crate) bytes: u64,
     pub(crate) parts: u64,
     pub(crate) dropped: u64,
+    /// Why not all that is there was seen.
+    pub(crate) trouble: Option<String>,
 }
 
 /// Drops what is too old or too much.
 pub(crate) fn prune(layout: &Layout, retention: &Retention, now: UnixNs) -> Kept {
-    let mut found = sorted(layout);
+    let (mut found, trouble) = sorted(layout);
     let age = i64::try_from(retention.most_age.as_nanos()).unwrap_or(i64::MAX);
     let oldest = now.0.saturating_sub(age);
     let mut bytes: u64 = found.iter().map(|part| part.bytes).sum();
     let mut aged = found.len().div_ceil(PART);
-    let mut kept = Kept::default();
+    let mut kept = Kept { trouble, ..Kept::default() };
     found.retain(|part| {
         let is_old = part.start < oldest && aged > 0;
         if bytes <= retention.most_bytes && !is_old {
@@ -52,16 +54,16 @@ pub(crate) fn prune(layout: &Layout, retention: &Retention, now: UnixNs) -> Kept
 
 /// Makes room on a full disk. Returns how many parts went.
 pub(crate) fn make_room(layout: &Layout) -> u64 {
-    let found = sorted(layout);
+    let (found, _) = sorted(layout);
     let most = found.len().div_ceil(PART);
     found.iter().take(most).map(|part| u64::from(remove(part))).sum()
 }
 
-/// The parts, the oldest first.
-fn sorted(layout: &Layout) -> Vec<Found> {
-    let mut found = layout.found();
+/// The parts, the oldest first, and why not all were seen.
+fn sorted(layout: &Layout) -> (Vec<Found>, Option<String>) {
+    let (mut found, trouble) = layout.found();
     found.sort_unstable();
-    found
+    (found, trouble)
 }
 
 fn remove(part: &Found) -> bool {
@@ -110,16 +112,37 @@ mod tests {
             most_age: Duration::from_secs(hours * 3600),
         };
         let now = UnixNs(40 * HOUR);
-        let expected = |bytes, parts, dropped| Kept { bytes, parts, dropped };
+        let expected = |bytes, parts, dropped| Kept { bytes, parts, dropped, trouble: None };
         assert_eq!(prune(&layout, &keep(9999, 100), now), expected(4000, 40, 0));
         assert_eq!(prune(&layout, &keep(9999, 10), now), expected(3600, 36, 4));
-        assert_eq!(layout.found().iter().map(|part| part.start).min(), Some(4 * HOUR));
+        assert_eq!(layout.found().0.iter().map(|part| part.start).min(), Some(4 * HOUR));
         // Ten years ahead: a tenth each time, so there is time to put the clock right.
         let ahead = UnixNs(i64::MAX / 2);
         assert_eq!(prune(&layout, &keep(9999, 10), ahead), expected(3200, 32, 4));
         assert_eq!(prune(&layout, &keep(1000, 10_000), now), expected(1000, 10, 22));
         assert_eq!(make_room(&layout), 1);
-        assert_eq!(other.found().len(), 40, "another host's are not ours");
+        assert_eq!(other.found().0.len(), 40, "another host's are not ours");
         assert!(layout.dir(Table::Cgroups, UnixNs(0)).join("notes.txt").exists());
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_read_is_told_and_the_others_are_still_kept_small() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::new(dir.path(), "h");
+        let parts = layout.dir(Table::Sessions, UnixNs(0));
+        fs::create_dir_all(&parts).unwrap();
+        for nr in 0..2 {
+            fs::write(parts.join(Layout::name(UnixNs(nr), 1)), [0; 100]).unwrap();
+        }
+        // Root may read everything but what is no directory.
+        let table = dir.path().join("isotherm/v1/cgroups");
+        fs::write(&table, "in the way").unwrap();
+        let retention = Retention { most_bytes: 100, most_age: Duration::MAX };
+        let kept = prune(&layout, &retention, UnixNs(0));
+        let text = kept.trouble.unwrap();
+        assert!(text.starts_with(&format!("cannot read {}: ", table.display())), "{text}");
+        assert_eq!((kept.parts, kept.dropped), (1, 1));
+        fs::remove_file(&table).unwrap();
+        assert_eq!(prune(&layout, &retention, UnixNs(0)).trouble, None);
     }
 }

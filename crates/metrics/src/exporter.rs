@@ -10,11 +10,13 @@ use isotherm_sys::clock;
 
 use crate::gather::Gather;
 use crate::http::{Address, ServeError, Server};
-use crate::reading::Build;
+use crate::reading::{Build, FleetReading};
 use crate::textfile;
 
 /// Readings are made at most this often.
 const EVERY: Duration = Duration::from_millis(900);
+/// So often at least if no context tells anything.
+const WITHOUT_CONTEXTS: Duration = Duration::from_secs(3);
 /// The file is written at most this often.
 const WRITE_EVERY: Duration = Duration::from_secs(10);
 
@@ -93,6 +95,14 @@ impl Exporter {
     /// Notes what keeps a policy from acting; none: nothing does.
     pub fn hold(&mut self, policy: &str, by: Option<&'static str>) {
         self.gather.hold(policy, by);
+    }
+
+    /// Notes how the writing of fleet data goes. That is served also while no context tells
+    /// anything. Returns what [`Exporter::hear`] does.
+    pub fn fleet(&mut self, fleet: FleetReading) -> Option<String> {
+        self.gather.fleet(fleet);
+        let is_due = self.read_at.is_none_or(|at| at.elapsed() >= WITHOUT_CONTEXTS);
+        if is_due { self.publish() } else { None }
     }
 
     /// Puts what is known now where it is read.

@@ -2,6 +2,7 @@
 
 mod cgroups;
 mod contexts;
+mod fleet;
 mod own;
 
 use isotherm_agent::monitor::{BOUNDS_US, Durations};
@@ -148,7 +149,8 @@ type NoLabels = [(&'static str, &'static str); 0];
 
 /// All metrics.
 pub fn families() -> impl Iterator<Item = &'static Family> {
-    own::FAMILIES.iter().chain(contexts::FAMILIES).chain(cgroups::FAMILIES)
+    let own = own::FAMILIES.iter().chain(fleet::FAMILIES);
+    own.chain(contexts::FAMILIES).chain(cgroups::FAMILIES)
 }
 
 /// A metric, without its fields' names.

@@ -16,8 +16,8 @@ use isotherm_host::containers::{Names, place_of};
 use isotherm_ops::targets::cgroup::unit_of;
 
 use crate::reading::{
-    Build, CgroupReading, ContextReading, GoalReading, MOST_CGROUPS, OwnReading, Reading,
-    SchemeReading, SpanReading, TierReading,
+    Build, CgroupReading, ContextReading, FleetReading, GoalReading, MOST_CGROUPS, OwnReading,
+    Reading, SchemeReading, SpanReading, TierReading,
 };
 
 /// Bounds of the idle times that are told, in seconds. What is idle for longer is in the last.
@@ -50,6 +50,7 @@ pub struct Gather {
     names_at: Option<Time>,
     /// Policies that are kept from acting, and by what.
     held: BTreeMap<String, &'static str>,
+    fleet: Option<FleetReading>,
     /// CPU time and when it was asked for, some seconds ago.
     cpu: Option<(Time, Duration)>,
 }
@@ -68,6 +69,7 @@ impl Gather {
             names: Names::default(),
             names_at: None,
             held: BTreeMap::new(),
+            fleet: None,
             cpu: None,
         }
     }
@@ -78,6 +80,11 @@ impl Gather {
             Some(by) => drop(self.held.insert(policy.to_owned(), by)),
             None => drop(self.held.remove(policy)),
         }
+    }
+
+    /// Notes how the writing of fleet data goes.
+    pub fn fleet(&mut self, fleet: FleetReading) {
+        self.fleet = Some(fleet);
     }
 
     /// Takes in a message of the context that readings call `name`. `unix` is the time since 1970
@@ -162,6 +169,7 @@ impl Gather {
             own,
             errors: self.errors.clone(),
             held: self.held.clone(),
+            fleet: self.fleet,
         };
         reading.bound(MOST_CGROUPS);
         reading

@@ -25,6 +25,6 @@ pub mod textfile;
 pub use exporter::{Exporter, Outlets};
 pub use gather::Gather;
 pub use reading::{
-    Build, CgroupReading, ContextReading, GoalReading, MOST_CGROUPS, OwnReading, Reading,
-    SchemeReading, SpanReading, TierReading,
+    Build, CgroupReading, ContextReading, FleetReading, GoalReading, MOST_CGROUPS, OwnReading,
+    Reading, SchemeReading, SpanReading, TierReading,
 };

@@ -25,6 +25,27 @@ pub struct Reading {
     pub errors: BTreeMap<&'static str, u64>,
     /// Policies that are kept from acting, and by what.
     pub held: BTreeMap<String, &'static str>,
+    /// How the writing of fleet data goes; none if none is wanted.
+    pub fleet: Option<FleetReading>,
+}
+
+/// How the writing of fleet data goes.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct FleetReading {
+    /// Whether all of the last interval was written.
+    pub is_up: bool,
+    /// When an interval was last written as a whole, in seconds since 1970; none if none was.
+    pub written_seconds: Option<f64>,
+    /// Bytes of the parts that are kept.
+    pub kept_bytes: u64,
+    /// Rows written.
+    pub rows: u64,
+    /// Rows lost.
+    pub lost_rows: u64,
+    /// Intervals of which something was lost.
+    pub failures: u64,
+    /// How many of these an internal error ended.
+    pub panics: u64,
 }
 
 /// What runs.

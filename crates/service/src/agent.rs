@@ -30,6 +30,10 @@ use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::state::{StateError, Store};
 
+mod fleet;
+
+use fleet::Watch;
+
 /// How often signals are looked at.
 const TICK: Duration = Duration::from_millis(100);
 /// How long the first tries of policies may take before the agent says that it is ready.
@@ -192,7 +196,7 @@ impl Agent {
         let mut told = String::new();
         let mut prune_at = Instant::now();
         let (mut balance, mut balance_at) = (Balance::default(), Instant::now());
-        let mut thrift = Thrift::default();
+        let (mut thrift, mut fleet) = (Thrift::default(), Watch::default());
         while signals::stop_requested().is_none() {
             let now = Instant::now();
             if !ready && (self.shared.policies.all_tried() || now >= deadline) {
@@ -221,6 +225,7 @@ impl Agent {
                 balance_at = now + BALANCE_EVERY;
             }
             self.tell_readiness();
+            self.look_at_fleet(&mut fleet);
             let status = self.status();
             if status != told {
                 self.notify.status(&status);
@@ -244,6 +249,17 @@ impl Agent {
                 names => format!("{text}\n  lacks: {}", names.join(", ")),
             });
             metrics.lock().unwrap_or_else(PoisonError::into_inner).lacks(lacking);
+        }
+    }
+
+    /// Tells how the writing of fleet data goes.
+    fn look_at_fleet(&self, watch: &mut Watch) {
+        let Some(fleet) = &self.shared.fleet else { return };
+        let reading = watch.look(fleet);
+        let Some(metrics) = &self.shared.metrics else { return };
+        let trouble = metrics.lock().unwrap_or_else(PoisonError::into_inner).fleet(reading);
+        if let Some(trouble) = trouble {
+            warn!("{trouble}");
         }
     }
 
@@ -350,7 +366,7 @@ fn begin_notes(settings: &Settings) -> Result<Arc<dyn Notes>, Failed> {
             path.display()
         ),
     })?;
-    let Undone { restored_bytes, replaced_bytes, left_bytes, errors } = undone;
+    let Undone { restored_bytes, replaced_bytes, left_bytes, errors, .. } = undone;
     for err in &errors {
         warn!("advice of a former agent could not be taken back: {err}");
     }

@@ -30,6 +30,9 @@ const ROOM: u64 = 10;
 /// For so long the number and the size of all records are taken from the last count. Status is
 /// asked for often, and counting takes longer than all the rest of its answer: 2 µs per record.
 const COUNTED_FOR: Duration = Duration::from_secs(5);
+/// For so long it is told that a record could not be written. A record that fails is begun anew
+/// after 10 s, so it is told as long as that goes on.
+const TOLD_FOR: Duration = Duration::from_secs(60);
 /// The ending of the files.
 const ENDING: &str = "data";
 
@@ -105,8 +108,15 @@ struct Inner {
     /// Records that are being written.
     open: BTreeSet<PathBuf>,
     dropped: u64,
-    trouble: Option<String>,
+    trouble: Option<Trouble>,
     counted: Option<Counted>,
+}
+
+/// Why a record could not be written.
+#[derive(Debug)]
+struct Trouble {
+    at: Instant,
+    text: String,
 }
 
 /// All records as they were counted.
@@ -189,8 +199,13 @@ impl History {
             0 => format!("a record cannot be written, and there is no older one to drop: {why}"),
             n => format!("a record could not be written, so the oldest were dropped ({n}): {why}"),
         };
+        self.trouble(text, Instant::now());
+    }
+
+    /// A record cannot be written or begun. Says so.
+    pub(crate) fn trouble(&self, text: String, at: Instant) {
         warn!("history: {text}");
-        self.inner().trouble = Some(text);
+        self.inner().trouble = Some(Trouble { at, text });
     }
 
     /// Drops records that are too old, and the oldest until all together have `most` bytes. Returns
@@ -259,12 +274,13 @@ impl History {
         });
         let mut inner = self.inner();
         inner.counted = Some(counted);
+        inner.trouble.take_if(|trouble| trouble.at.elapsed() >= TOLD_FOR);
         types::History {
             bytes: counted.bytes,
             most_bytes: self.retention.most_bytes,
             records: counted.records,
             dropped_records: inner.dropped,
-            trouble: inner.trouble.clone(),
+            trouble: inner.trouble.as_ref().map(|trouble| trouble.text.clone()),
         }
     }
 }
@@ -325,6 +341,11 @@ mod tests {
         history.make_room("no space");
         let trouble = history.shown().trouble.unwrap();
         assert!(trouble.contains("there is no older one"), "{trouble}");
+        // It is over: no record has failed since.
+        for (ago, told) in [(TOLD_FOR / 2, true), (TOLD_FOR, false)] {
+            history.trouble("no space".to_owned(), Instant::now() - ago);
+            assert_eq!(history.shown().trouble.is_some(), told, "{ago:?}");
+        }
         let next = history.begin("p", "c", Some(&open)).unwrap();
         write(&next, 0);
         history.prune();

@@ -2,7 +2,7 @@
 
 use isotherm::raw::core::units::{bytes, counted, show_interval, show_share, span};
 use isotherm_control::types::{
-    Accounts, Context, Policies, Policy, Snapshot, Snapshots, State, Status,
+    Accounts, Context, Fleet, FleetState, Policies, Policy, Snapshot, Snapshots, State, Status,
 };
 
 /// Rows as columns, each as wide as its widest cell. The last one is not padded.
@@ -68,15 +68,36 @@ pub(super) fn status(status: &Status) -> String {
             fleet.dir,
             counted(fleet.rows, "row"),
         );
-        if fleet.lost_rows > 0 {
-            text += &format!("  {} lost\n", counted(fleet.lost_rows, "row"));
-        }
-        if let Some(trouble) = &fleet.trouble {
-            text += &format!("  {trouble}\n");
-        }
+        text += &not_written(fleet);
     }
     text += "\n";
     text + &policies(&status.policies)
+}
+
+/// What is wrong with the writing of fleet data.
+fn not_written(fleet: &Fleet) -> String {
+    let mut text = String::new();
+    if let Some(state @ (FleetState::Failing | FleetState::Stuck)) = fleet.state {
+        let last = match fleet.written_ns {
+            Some(ns) => format!("{} ago", time(ns)),
+            None => "never".to_owned(),
+        };
+        let since = time(fleet.state_ns.unwrap_or(0));
+        text += &format!("  {} for {since}; last written as a whole: {last}\n", state.name());
+    }
+    if fleet.lost_rows > 0 {
+        text += &format!("  {} lost\n", counted(fleet.lost_rows, "row"));
+    }
+    if let Some(panics) = fleet.panics.filter(|panics| *panics > 0) {
+        text += &format!(
+            "  {} (please report them; the log has more)\n",
+            counted(panics, "internal error")
+        );
+    }
+    if let Some(trouble) = &fleet.trouble {
+        text += &format!("  {trouble}\n");
+    }
+    text
 }
 
 fn policies(policies: &[Policy]) -> String {

@@ -5,7 +5,7 @@ use std::fs::File;
 
 use isotherm_agent::groups::{Ages, FileSeen, PagesSeen, Tiers, UnitSeen};
 use isotherm_agent::run::{Event, Summary};
-use isotherm_core::{PageBits, SPANS, TargetId, Touched, TouchedBytes, UnitInfo};
+use isotherm_core::{PageBits, Rng, SPANS, TargetId, Touched, TouchedBytes, UnitInfo};
 use isotherm_ops::targets::Target;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
@@ -17,22 +17,11 @@ const SPANS_US: [u64; SPANS] = [5_000, 100_000, 1_000_000, 10_000_000, 60_000_00
 /// A made-up cgroup's counters grow by so much at most, in a step.
 const STEP: u64 = 100_000;
 
-/// Numbers that look like those of a machine.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, most: u64) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % most
-    }
-}
-
 /// A writer for a test's own directory, over made-up cgroups.
 struct World {
     dir: tempfile::TempDir,
     writer: Writer,
-    dice: Dice,
+    rng: Rng,
     counters: Vec<u64>,
 }
 
@@ -60,7 +49,7 @@ impl World {
         let shown = Shown { session: session(), ..Shown::default() };
         let mut writer = Writer::new(settings(dir.path()), gather, Arc::new(Mutex::new(shown)));
         writer.cgroups.v2 = Some(dir.path().join("cgroup"));
-        Self { dir, writer, dice: Dice(7), counters: vec![0; nr_cgroups] }
+        Self { dir, writer, rng: Rng::seeded(7), counters: vec![0; nr_cgroups] }
     }
 
     fn path(nr: usize) -> String {
@@ -71,28 +60,28 @@ impl World {
     fn pass(&mut self) {
         let mut groups = Vec::new();
         for nr in 0..self.counters.len() {
-            let dice = &mut self.dice;
+            let rng = &mut self.rng;
             let dir = self.dir.path().join("cgroup").join(&Self::path(nr)[1..]);
             fs::create_dir_all(&dir).unwrap();
-            let grown = self.counters[nr] + dice.below(STEP);
+            let grown = self.counters[nr] + rng.range(0, STEP);
             self.counters[nr] = grown;
-            let size = dice.below(1 << 33);
+            let size = rng.range(0, 1 << 33);
             let write = |name: &str, text: String| fs::write(dir.join(name), text).unwrap();
             write("memory.current", format!("{size}\n"));
-            write("memory.swap.current", format!("{}\n", dice.below(1 << 30)));
+            write("memory.swap.current", format!("{}\n", rng.range(0, 1 << 30)));
             write("memory.max", format!("{}\n", 8_u64 << 30));
             write(
                 "memory.stat",
                 format!(
                     "anon {}\nfile {}\nworkingset_refault_anon {grown}\n\
                      workingset_refault_file {grown}\npswpin {grown}\npswpout {grown}\n",
-                    dice.below(size + 1),
-                    dice.below(size + 1)
+                    rng.range(0, size + 1),
+                    rng.range(0, size + 1)
                 ),
             );
             write("memory.events", format!("oom_kill {grown}\n"));
             write("memory.pressure", format!("some total={grown}\nfull total={grown}\n"));
-            let mut some = || dice.below(1 << 33) & !4095;
+            let mut some = || rng.range(0, 1 << 33) & !4095;
             let spans = [(); SPANS].map(|()| {
                 let bytes = some();
                 Some(TouchedBytes { bytes, lo: bytes / 2, hi: bytes * 2, measured: size })
@@ -122,7 +111,7 @@ impl World {
     fn look(&mut self, nr_files: u64, nr_units: u64) {
         let mut pages = PagesSeen::default();
         for nr in 0..self.counters.len() {
-            let mut some = || self.dice.below(1 << 33) & !4095;
+            let mut some = || self.rng.range(0, 1 << 33) & !4095;
             pages.shared.insert(Self::path(nr), some());
             pages.files.extend((0..nr_files).map(|file| FileSeen {
                 cgroup: Self::path(nr),
@@ -137,7 +126,7 @@ impl World {
             }));
         }
         for nr in 0..nr_units {
-            let mut plane = || PageBits([self.dice.below(1 << 30); 8]);
+            let mut plane = || PageBits([self.rng.range(0, 1 << 30); 8]);
             let touched = [(); SPANS].map(|()| Some(plane()));
             let unit =
                 UnitInfo { start: nr << 21, present: plane(), touched, ..UnitInfo::default() };
@@ -165,7 +154,7 @@ impl World {
 
     /// The parts of a table, the oldest first.
     fn parts(&self, table: Table) -> Vec<PathBuf> {
-        let mut found = self.writer.layout.found();
+        let mut found = self.writer.layout.found().0;
         found.sort_unstable();
         let of_table =
             |path: &PathBuf| path.to_string_lossy().contains(&format!("/{}/", table.name()));
@@ -173,7 +162,7 @@ impl World {
     }
 
     fn bytes(&self) -> u64 {
-        self.writer.layout.found().iter().map(|part| part.bytes).sum()
+        self.writer.layout.found().0.iter().map(|part| part.bytes).sum()
     }
 }
 
@@ -395,25 +384,114 @@ fn a_table_that_is_not_wanted_is_not_written_and_a_bad_directory_is_told() {
     world.writer.settings.tables = BTreeSet::from([Table::Sessions]);
     world.pass();
     world.writer.interval();
-    assert_eq!(world.writer.layout.found().len(), 1);
+    assert_eq!(world.writer.layout.found().0.len(), 1);
 
     let file = world.dir.path().join("file");
     fs::write(&file, "").unwrap();
     let err = Fleet::start(Settings { dir: file.join("below"), ..settings(world.dir.path()) });
     let text = err.map(drop).unwrap_err().to_string();
     assert!(text.contains("tried: create") && text.contains("hint:"), "{text}");
+}
 
-    // It goes away while the agent runs: rows are lost and counted, and then it is there again.
+#[test]
+fn what_cannot_be_written_or_read_is_told_until_it_can_be() {
+    let mut world = World::new(1);
+    world.pass();
+    let round = |world: &mut World| {
+        world.writer.round(Writer::interval);
+        locked(&world.writer.shown).clone()
+    };
+    assert_eq!((round(&mut world).state, round(&mut world).trouble), (State::Writing, None));
+    // The directory goes away while the agent runs.
     let root = world.writer.settings.dir.clone();
     fs::remove_dir_all(&root).unwrap();
     fs::write(&root, "in the way").unwrap();
-    world.writer.interval();
-    let shown = locked(&world.writer.shown).clone();
-    assert_eq!(shown.lost_rows, 1);
-    assert!(shown.trouble.is_some_and(|text| text.contains("cannot write")));
+    let (first, second) = (round(&mut world), round(&mut world));
+    assert_eq!((first.state, second.state), (State::Failing, State::Failing));
+    assert_eq!((first.since, second.failed_rounds), (second.since, 2));
+    assert!(first.lost_rows > 0 && first.written_at < Some(first.since));
+    assert!(second.trouble.is_some_and(|text| text.contains("cannot write")));
     fs::remove_file(&root).unwrap();
-    world.writer.interval();
-    assert_eq!(locked(&world.writer.shown).trouble, None);
+    let after = round(&mut world);
+    assert_eq!((after.state, after.trouble), (State::Writing, None));
+    assert_eq!(after.written_at, Some(after.since));
+    // One table of several.
+    fs::remove_dir_all(root.join("isotherm/v1/cgroups")).unwrap();
+    fs::write(root.join("isotherm/v1/cgroups"), "in the way").unwrap();
+    let (rows, after) = (after.rows, round(&mut world));
+    assert_eq!(after.state, State::Failing);
+    assert_eq!(after.rows, rows + 1, "the other tables are written");
+}
+
+#[test]
+fn a_panic_costs_one_round_and_counters_go_on() {
+    let mut world = World::new(1);
+    let refaults = |world: &World| {
+        let part = world.parts(Table::Cgroups).pop().unwrap();
+        let row = rows(&part).remove(0);
+        (cell(&row, "refaults"), cell(&row, "interval_ns"), cell(&row, "paged_out"))
+    };
+    world.pass();
+    world.writer.round(Writer::interval);
+    let before = world.counters[0];
+    let since = world.writer.grown_since;
+    world.pass();
+    world.writer.round(|writer| {
+        drop(locked(&writer.gather).take(clock::now()));
+        panic!("made for the test");
+    });
+    let shown = locked(&world.writer.shown).clone();
+    assert_eq!((shown.state, shown.panics, shown.failed_rounds), (State::Failing, 1, 1));
+    let text = shown.trouble.unwrap();
+    assert!(text.starts_with("internal error: made for the test"), "{text}");
+    world.pass();
+    world.writer.round(Writer::interval);
+    assert_eq!(locked(&world.writer.shown).state, State::Writing);
+    let (refaults, interval_ns, paged_out) = refaults(&world);
+    assert_eq!(refaults, Field::ULong(2 * (world.counters[0] - before)));
+    assert_eq!(interval_ns, Field::ULong(world.writer.grown_since.since(since)));
+    assert_eq!(paged_out, Field::Null, "what was done in the lost interval is not known");
+}
+
+#[test]
+fn the_thread_goes_on_after_panics() {
+    let world = World::new(0);
+    let World { dir, mut writer, .. } = world;
+    writer.settings.every = Duration::from_millis(1);
+    let shown = Arc::clone(&writer.shown);
+    let (stop, stopped) = channel();
+    let mut nr = 0;
+    let thread = std::thread::spawn(move || {
+        writer.run(&stopped, |writer| {
+            nr += 1;
+            assert!(nr > 3, "made for the test");
+            writer.interval();
+        });
+    });
+    let started = Instant::now();
+    while locked(&shown).rows < 5 {
+        assert!(started.elapsed() < Duration::from_secs(60), "it does not go on: {shown:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(stop);
+    thread.join().unwrap();
+    let shown = locked(&shown).clone();
+    assert_eq!((shown.panics, shown.failed_rounds, shown.state), (3, 3, State::Writing));
+    drop(dir);
+}
+
+#[test]
+fn a_thread_that_hangs_is_left_behind() {
+    for hangs in [false, true] {
+        let (stop, stopped) = channel::<()>();
+        let thread = std::thread::spawn(move || {
+            stopped.recv().ok();
+        });
+        let stop = Some(stop).filter(|_| hangs);
+        let limit = if hangs { Duration::from_millis(50) } else { Duration::from_secs(60) };
+        assert_eq!(ends_within(thread, limit), !hangs);
+        drop(stop);
+    }
 }
 
 /// The columns that docs/FLEET.md names in a section, in order, and which of them can be null.

@@ -2,8 +2,8 @@
 
 use isotherm_agent::monitor::Durations;
 use isotherm_metrics::{
-    Build, CgroupReading, ContextReading, GoalReading, OwnReading, Reading, SchemeReading,
-    SpanReading, TierReading,
+    Build, CgroupReading, ContextReading, FleetReading, GoalReading, OwnReading, Reading,
+    SchemeReading, SpanReading, TierReading,
 };
 
 /// With so many cgroups.
@@ -44,6 +44,15 @@ pub(crate) fn reading(cgroups: u64) -> Reading {
         own: OwnReading { cpu_seconds: 1.5, cpu_ratio: 0.01, memory_bytes: 30 << 20 },
         errors: [("action", 2), ("left_out", 0)].into(),
         held: [("reclaim".to_owned(), "stop-file")].into(),
+        fleet: Some(FleetReading {
+            is_up: false,
+            written_seconds: Some(1_700_000_000.5),
+            kept_bytes: 1 << 20,
+            rows: 700,
+            lost_rows: 51,
+            failures: 3,
+            panics: 1,
+        }),
     }
 }
 

@@ -50,6 +50,25 @@ fn every_metric_has_samples_and_every_sample_is_of_a_metric() {
 }
 
 #[test]
+fn fleet_data_that_is_not_written_is_told() {
+    let text = openmetrics(&Arc::new(reading(1)));
+    let lines: Vec<&str> = text.lines().filter(|l| l.starts_with("isotherm_fleet_")).collect();
+    let expected = [
+        "isotherm_fleet_up 0",
+        "isotherm_fleet_last_write_timestamp_seconds 1700000000.5",
+        "isotherm_fleet_kept_bytes 1048576",
+        "isotherm_fleet_rows_total 700",
+        "isotherm_fleet_lost_rows_total 51",
+        r#"isotherm_fleet_failures_total{kind="directory"} 2"#,
+        r#"isotherm_fleet_failures_total{kind="panic"} 1"#,
+    ];
+    assert_eq!(lines, expected, "{text}");
+    // A run without fleet data has no such samples, so no alert can be about it.
+    let text = openmetrics(&Arc::default());
+    assert!(!text.lines().any(|line| line.starts_with("isotherm_fleet_")), "{text}");
+}
+
+#[test]
 fn labels_are_escaped() {
     let mut reading = reading(1);
     "a\"b\\c\nd".clone_into(&mut reading.cgroups[0].cgroup);

@@ -111,7 +111,9 @@ fn the_alerts_ask_for_metrics_that_there_are() {
         }
     }
     assert!(alerts >= 8 && alerts == queries, "{alerts} rules, {queries} queries on one line each");
-    for name in ["isotherm_scheme_refaulted_bytes_total", "isotherm_actions_blocked"] {
+    for name in
+        ["isotherm_scheme_refaulted_bytes_total", "isotherm_actions_blocked", "isotherm_fleet_up"]
+    {
         assert!(used.contains(name), "nobody is told of {name}");
     }
 }

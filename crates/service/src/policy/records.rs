@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use isotherm_agent::run::Runner;
-use tracing::warn;
 
 use crate::history::{History, NEW_AFTER, NEW_BYTES};
 
@@ -82,7 +81,8 @@ impl Records {
                     *open = Open { path: Some(path), until: now + NEW_AFTER };
                 }
                 Err(err) => {
-                    warn!(policy = self.policy, context, "cannot begin a record: {err}");
+                    let of = format!("{} / {context}", self.policy);
+                    history.trouble(format!("a record of {of} cannot be begun: {err}"), now);
                     open.until = now + AGAIN_AFTER;
                 }
             }

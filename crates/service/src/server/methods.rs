@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 use isotherm_control::error::{Kind, Refusal};
 use isotherm_control::message::{Call, Reply};
 use isotherm_control::{service, types};
+use isotherm_fleet::{Fleet, State};
 use isotherm_host::glob::glob_or_below;
 use isotherm_host::proc::own_cost;
+use isotherm_sys::clock;
 use serde::{Deserialize, Serialize};
 use tracing::info;
 
@@ -106,13 +108,15 @@ fn status(right: Right, shared: &Shared) -> types::Status {
         budget_bp: u64::from(shared.settings.budget_bp),
         clients: shared.clients.served() as u64,
         may_act: right == Right::Act,
-        fleet: shared.fleet.as_ref().map(|fleet| of_fleet(fleet.shown())),
+        fleet: shared.fleet.as_ref().map(|fleet| of_fleet(fleet)),
         history: shared.history.as_ref().map(|history| history.shown()),
         policies: shared.policies.list(),
     }
 }
 
-fn of_fleet(shown: isotherm_fleet::Shown) -> types::Fleet {
+/// As the control interface has it.
+fn of_fleet(fleet: &Fleet) -> types::Fleet {
+    let (shown, now) = (fleet.shown(), clock::now());
     types::Fleet {
         dir: shown.dir.display().to_string(),
         session: shown.session,
@@ -122,6 +126,15 @@ fn of_fleet(shown: isotherm_fleet::Shown) -> types::Fleet {
         lost_rows: shown.lost_rows,
         dropped_parts: shown.dropped_parts,
         trouble: shown.trouble,
+        state: Some(match shown.state {
+            State::Writing => types::FleetState::Writing,
+            State::Failing => types::FleetState::Failing,
+            State::Stuck => types::FleetState::Stuck,
+        }),
+        state_ns: Some(now.since(shown.since)),
+        written_ns: shown.written_at.map(|at| now.since(at)),
+        failures: Some(shown.failed_rounds),
+        panics: Some(shown.panics),
     }
 }
 

@@ -1,8 +1,12 @@
 //! Fleet data as an agent writes it.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use serde_json::Value;
 
 use crate::history::Small;
 use crate::world::{World, sleeper, watch};
@@ -154,6 +158,57 @@ fn mistakes_in_options_are_told() {
     }
 }
 
+/// What the agent's metrics say of fleet data, without its prefix.
+fn fleet_metric(socket: &Path, name: &str) -> Option<String> {
+    let mut stream = UnixStream::connect(socket).ok()?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    let line = text.lines().find(|line| line.starts_with(&format!("isotherm_fleet_{name} ")))?;
+    line.split(' ').nth(1).map(str::to_owned)
+}
+
+#[test]
+fn a_directory_in_which_nothing_can_be_written_is_told_until_it_can_be() {
+    let target = sleeper();
+    let world = World::new(&[("a", &watch(target.0.id()))]);
+    let (root, socket) = (world.path("fleet"), world.path("m.sock"));
+    let mut world = world.arg("--fleet").arg(root.to_str().unwrap()).arg("--fleet-every=1s");
+    world = world.arg("--metrics").arg(socket.to_str().unwrap());
+    world.start();
+    let fleet = |world: &World| world.json("status")["fleet"].clone();
+    let is = |world: &World, state: &str| fleet(world)["state"] == state;
+    world.until("it writes", |world| !parts(&root, "cgroups").is_empty() && is(world, "writing"));
+    world.until("metrics", |_| fleet_metric(&socket, "up").as_deref() == Some("1"));
+    // Root may write everywhere but below a file.
+    fs::rename(&root, world.path("away")).unwrap();
+    fs::write(&root, "in the way").unwrap();
+    world.until("it fails", |world| is(world, "failing"));
+    let failures = |world: &World| fleet(world)["failures"].as_u64().unwrap();
+    world.until("several intervals", |world| failures(world) > 2);
+    let told = fleet(&world);
+    let why = told["trouble"].as_str().unwrap();
+    assert!(why.contains("cannot write") && why.contains("Not a directory"), "{why}");
+    assert!(told["state_ns"].as_u64() < told["written_ns"].as_u64(), "{told}");
+    assert!(told["lost_rows"].as_u64() > Some(1) && told["panics"] == 0, "{told}");
+    let text = world.ctl("status").out;
+    assert!(text.contains("  failing for ") && text.contains(" lost\n"), "{text}");
+    world.until("metrics", |_| fleet_metric(&socket, "up").as_deref() == Some("0"));
+    assert_ne!(fleet_metric(&socket, "lost_rows_total").as_deref(), Some("0"));
+    assert_eq!(world.state("a"), "running");
+
+    fs::remove_file(&root).unwrap();
+    world.until("it goes on", |world| is(world, "writing"));
+    world.until("metrics", |_| fleet_metric(&socket, "up").as_deref() == Some("1"));
+    world.until("the gap is in the data", |_| !parts(&root, "events").is_empty());
+    assert!(fleet(&world)["trouble"].is_null() && !parts(&root, "cgroups").is_empty());
+    let log = world.log();
+    for said in ["fleet data: not written: cannot write", "fleet data: written again after"] {
+        assert_eq!(log.matches(said).count(), 1, "{said}\n{log}");
+    }
+    assert_eq!(world.stop(), Some(0));
+}
+
 #[test]
 fn a_full_disk_drops_the_oldest_parts_and_the_agent_goes_on() {
     let target = sleeper();
@@ -172,4 +227,27 @@ fn a_full_disk_drops_the_oldest_parts_and_the_agent_goes_on() {
     assert_eq!(world.state("a"), "running");
     assert_eq!(world.stop(), Some(0));
     assert!(parts(&root, "sessions").iter().all(|path| fs::read(path).unwrap().ends_with(b"PAR1")));
+}
+
+/// A disk that others have filled: no part of ours can be dropped for a new one.
+#[test]
+fn a_disk_that_others_have_filled_is_told_until_there_is_room() {
+    let target = sleeper();
+    let world = World::new(&[("a", &watch(target.0.id()))]);
+    let root = world.path("fleet");
+    let Some(_small) = Small::mount(root.clone()) else { return };
+    let other = root.join("others");
+    fs::write(&other, vec![1; 48 << 10]).unwrap();
+    let mut world = world.arg("--fleet").arg(root.to_str().unwrap()).arg("--fleet-every=1s");
+    world.start();
+    let fleet = |world: &World| world.json("status")["fleet"].clone();
+    world.until("it fails", |world| fleet(world)["failures"].as_u64() > Some(1));
+    let told = fleet(&world);
+    assert_eq!((&told["state"], &told["written_ns"]), (&"failing".into(), &Value::Null), "{told}");
+    assert!(told["trouble"].as_str().unwrap().contains("No space left"), "{told}");
+    assert!(world.ctl("status").out.contains("last written as a whole: never"));
+    fs::remove_file(&other).unwrap();
+    world.until("it goes on", |world| fleet(world)["state"] == "writing");
+    assert!(fleet(&world)["rows"].as_u64() > Some(0));
+    assert_eq!(world.stop(), Some(0));
 }

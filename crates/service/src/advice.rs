@@ -1,8 +1,9 @@
 //! Notes of advice on disk, so that an agent that was killed leaves nothing behind.
 //!
 //! Every note is one line of JSON at the end of a file, and on disk before the advice is given. At
-//! its start the agent takes back what the notes of a former one say, and begins a new file. A last
-//! line that is cut short was never finished, so what it is about was not done.
+//! its start the agent takes back what the notes of a former one say, and begins a new file, with
+//! the notes of what could not be taken back. A last line that is cut short was never finished, so
+//! what it is about was not done.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -41,7 +42,8 @@ impl AdviceLog {
         };
         let undone = Actor::take_back_left(&left);
         if !left.is_empty() {
-            crate::state::replace(path, b"")?;
+            let text = notes_of(left, &undone.unfinished)?;
+            crate::state::replace(path, text.as_bytes())?;
         }
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         Ok((Self { path: path.to_owned(), file: Mutex::new(file) }, undone))
@@ -74,6 +76,12 @@ impl Notes for AdviceLog {
     }
 }
 
+/// The lines about these processes: what could not be taken back now may be later.
+fn notes_of(left: Vec<Given>, unfinished: &[Whose]) -> io::Result<String> {
+    let still = left.into_iter().filter(|given| unfinished.contains(&given.whose));
+    still.map(|given| Ok(serde_json::to_string(&Line::Given(given))? + "\n")).collect()
+}
+
 /// What the lines say was given and not taken back.
 fn left(bytes: &[u8]) -> Vec<Given> {
     let mut left = Vec::new();
@@ -94,6 +102,16 @@ mod tests {
     fn given(pid: u32, granule: u64) -> Given {
         let whose = Whose { pid, start_ticks: 7, program: 9 };
         Given { whose, huge: true, granules: vec![granule], opposed: Vec::new() }
+    }
+
+    #[test]
+    fn notes_of_what_could_not_be_taken_back_are_kept() {
+        let all = [given(1, 0), given(2, 1 << 21), given(1, 2 << 21)];
+        let kept =
+            |unfinished: &[Whose]| left(notes_of(all.to_vec(), unfinished).unwrap().as_bytes());
+        assert_eq!(kept(&[]), []);
+        assert_eq!(kept(&[all[1].whose]), [all[1].clone()]);
+        assert_eq!(kept(&[all[0].whose, all[1].whose]), all);
     }
 
     #[test]

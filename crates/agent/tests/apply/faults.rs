@@ -1,10 +1,15 @@
 //! Faults between evidence and action, on real processes: the counters stay right, and nothing else
 //! fails.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use isotherm_act::apply::{Actor, Evidence, Given, Notes, Whose};
+use isotherm_act::{Advice, Process};
 use isotherm_core::AddrRange;
 use isotherm_core::scheme::{Action, Brake, FilterKind};
 use isotherm_host::zram::keep_off;
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 use crate::direct::{BASE, Direct, ID, MIB, mib, others};
@@ -33,6 +38,30 @@ fn a_target_that_ended_after_the_evidence_is_let_go() {
     let account = direct.account();
     assert_eq!((account.asked_bytes, account.done_bytes), (0, 0), "{account:?}");
     assert_eq!(direct.told(""), 0, "the end of a target is no trouble: {:?}", direct.events);
+}
+
+/// What was paged out and is brought back is no younger than it was: nobody has used it.
+#[test]
+fn what_is_brought_back_stays_idle() {
+    let Some(_swap) = swap(64) else { return };
+    let Some(mut direct) = pageout(32) else { return };
+    let (range, control) = (mib(0, 16), mib(16, 16));
+    let process = Process::open(direct.odd.pid()).unwrap();
+    process.advise(Advice::Pageout, &[range], MIB, &mut || false);
+    let swapped = direct.odd.smaps(range, "Swap:");
+    assert!(swapped >= range.len() - MIB, "{swapped} bytes are in swap");
+    let restored = process.bring_back(&mut || false).unwrap();
+    assert!(restored.done_bytes >= swapped && restored.failed_bytes == 0, "{restored:?}");
+    let may = others(direct.odd.smaps(control, "Swap:"));
+    let resident = direct.odd.smaps(range, "Rss:");
+    assert!(resident >= range.len() - may, "{resident} bytes are resident, {may} may be missing");
+    let young = direct.young(range);
+    let of_control = direct.young(control);
+    assert!(
+        young <= MIB && of_control > range.len() / 2,
+        "{young} and {of_control} bytes are young"
+    );
+    assert_eq!(direct.odd.wrong(range), 0);
 }
 
 #[test]
@@ -345,7 +374,7 @@ fn advice_that_a_killed_run_left_is_taken_back() {
     let Some(mut direct) = Direct::start(Action::Nohugepage) else { return };
     direct.settings.evidence = Evidence::Off;
     direct.settings.inject = true;
-    let kept = std::sync::Arc::new(Kept::default());
+    let kept = Arc::new(Kept::default());
     direct.actor.set_notes(Some(kept.clone()));
     let all = mib(0, 8);
     direct.odd.tell("anon", all, "");
@@ -379,6 +408,49 @@ fn advice_that_a_killed_run_left_is_taken_back() {
     }
 }
 
+/// Nobody comes back for advice, so a target that is busy just then is tried again. If that does
+/// not help, the notes stay.
+#[test]
+fn advice_is_taken_back_from_one_that_is_busy() {
+    for stays_busy in [true, false] {
+        let Some(mut direct) = Direct::start(Action::Hugepage) else { return };
+        direct.settings.evidence = Evidence::Off;
+        direct.settings.inject = true;
+        let kept = Arc::new(Kept::default());
+        direct.actor.set_notes(Some(kept.clone()));
+        let all = mib(0, 8);
+        for word in ["anon", "nohuge", "fill"] {
+            direct.odd.tell(word, all, "");
+        }
+        direct.pass_until(all, |direct| direct.account().done_bytes >= all.len());
+        let pid = direct.odd.pid();
+        let target = Pid::from_raw(pid.cast_signed()).unwrap();
+        kill_process(target, Signal::STOP).unwrap();
+        let undone = std::thread::scope(|scope| {
+            if !stays_busy {
+                scope.spawn(|| {
+                    std::thread::sleep(Duration::from_millis(200));
+                    kill_process(target, Signal::CONT).unwrap();
+                });
+            }
+            direct.actor.undo()
+        });
+        kill_process(target, Signal::CONT).unwrap();
+        let notes = kept.0.lock().unwrap().clone();
+        if stays_busy {
+            assert_eq!((undone.restored_bytes, undone.errors.len()), (0, 1), "{undone:?}");
+            assert_eq!(undone.unfinished, [Whose::of(pid).unwrap()]);
+            // The next run takes it back.
+            let undone = Actor::take_back_left(&notes);
+            assert_eq!(undone.restored_bytes, all.len(), "{undone:?}");
+        } else {
+            assert_eq!(undone.restored_bytes, all.len(), "{undone:?}");
+            assert!(undone.errors.is_empty() && undone.unfinished.is_empty(), "{undone:?}");
+            assert!(notes.is_empty(), "{notes:?}");
+        }
+    }
+}
+
 /// What cannot be noted is not done.
 #[test]
 fn no_advice_is_given_that_cannot_be_noted() {
@@ -394,7 +466,7 @@ fn no_advice_is_given_that_cannot_be_noted() {
     let Some(mut direct) = Direct::start(Action::Nohugepage) else { return };
     direct.settings.evidence = Evidence::Off;
     direct.settings.inject = true;
-    direct.actor.set_notes(Some(std::sync::Arc::new(Full)));
+    direct.actor.set_notes(Some(Arc::new(Full)));
     let all = mib(0, 8);
     direct.odd.tell("anon", all, "");
     direct.odd.tell("fill", all, "");

@@ -122,7 +122,7 @@ impl Actor {
             by_process.entry(given.whose).or_default().push(given);
         }
         let mut actor = Self::new();
-        let mut errors = Vec::new();
+        let (mut errors, mut unfinished) = (Vec::new(), Vec::new());
         for (number, (whose, notes)) in (0..).zip(by_process) {
             if Whose::of(whose.pid) != Some(whose) {
                 continue;
@@ -131,6 +131,7 @@ impl Actor {
                 Ok(process) => process,
                 Err(err) => {
                     errors.push(err);
+                    unfinished.push(whose);
                     continue;
                 }
             };
@@ -149,6 +150,7 @@ impl Actor {
         }
         let mut undone = actor.undo();
         undone.errors.extend(errors);
+        undone.unfinished.extend(unfinished);
         undone
     }
 }

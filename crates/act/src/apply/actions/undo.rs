@@ -8,20 +8,29 @@
 //!   there, is replaced: `hugepage` if huge pages are given to those who ask (`madvise`),
 //!   `nohugepage` if they are given to all (`always`).
 //! * All other advice is left. It changes nothing under this setting, and its opposite might.
+//!
+//! A target may be busy just then: its thread still ends the call before, or waits for a disk.
+//! Nobody comes back later, so such a target is tried again for a moment. If that does not help,
+//! the notes of its advice are kept for the next run.
 
 use std::fs;
 use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use isotherm_core::scheme::Action;
 
-use crate::ActError;
 use crate::apply::Actor;
 use crate::apply::actions::given::Whose;
 use crate::apply::pages::Bits;
 use crate::apply::target::{Chosen, TargetState};
+use crate::{ActError, ActKind};
 
 /// Where the kernel tells who gets huge pages.
 const SETTINGS: &str = "/sys/kernel/mm/transparent_hugepage";
+/// For how long targets that are busy are tried again, all together.
+const PATIENCE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// What became of the advice that was given.
 #[derive(Debug, Default)]
@@ -35,24 +44,31 @@ pub struct Undone {
     pub left_bytes: u64,
     /// What went wrong.
     pub errors: Vec<ActError>,
+    /// Whose advice is still there because of an error. Notes of it are kept.
+    pub unfinished: Vec<Whose>,
 }
 
 impl Actor {
     /// Takes back the huge page advice that was given, and splits huge pages of which no
-    /// trial has decided yet whether they pay. Other huge pages that were made stay.
+    /// trial has decided yet whether they pay. Other huge pages that were made stay. Targets that
+    /// are busy are tried again for up to a second, all together.
     pub fn undo(&mut self) -> Undone {
         let who = Who::read(Path::new(SETTINGS));
         let mut undone = Undone::default();
+        let until = Instant::now() + PATIENCE;
         self.end_trials();
         let mut all = std::mem::take(&mut self.targets);
-        for state in all.values_mut() {
+        for state in all.values_mut().filter(|state| !state.hinted.is_empty()) {
+            let errors = undone.errors.len();
             for given in [Action::Hugepage, Action::Nohugepage] {
-                self.take_back(state, given, who.has_effect(given), &mut undone);
+                self.take_back(state, given, who.has_effect(given), until, &mut undone);
             }
-            if let (Some(notes), false) = (&self.notes, state.hinted.is_empty())
-                && let Some(whose) = Whose::of(state.process.pid())
-            {
-                notes.forget(whose);
+            if let Some(whose) = Whose::of(state.process.pid()) {
+                if undone.errors.len() > errors {
+                    undone.unfinished.push(whose);
+                } else if let Some(notes) = &self.notes {
+                    notes.forget(whose);
+                }
             }
             state.hinted.clear();
             state.opposed.clear();
@@ -66,6 +82,7 @@ impl Actor {
         state: &mut TargetState,
         given: Action,
         has_effect: bool,
+        until: Instant,
         undone: &mut Undone,
     ) {
         let opposite = match given {
@@ -81,9 +98,16 @@ impl Actor {
             if chosen.ranges.is_empty() {
                 return;
             }
-            match self.inject(state, opposite, &chosen.ranges, &mut || false) {
-                Ok(outcome) => *bytes += outcome.accepted_bytes,
-                Err(error) => undone.errors.push(error),
+            loop {
+                match self.inject(state, opposite, &chosen.ranges, &mut || false) {
+                    Ok(outcome) => *bytes += outcome.accepted_bytes,
+                    Err(err) if err.kind() == ActKind::Busy && Instant::now() < until => {
+                        sleep(PAUSE);
+                        continue;
+                    }
+                    Err(err) => undone.errors.push(err),
+                }
+                break;
             }
         };
         replace(&before, &mut undone.restored_bytes);

@@ -5,8 +5,12 @@
 //! (`/proc/PID/mem`) makes the kernel map it. So the advice goes first, to read ahead, and one byte
 //! of each page is read after it. Its value is dropped.
 //!
-//! Invariants: nothing of the process changes but where its pages are. Pages brought back look
-//! touched, so a scheme sees them as young.
+//! The read sets the page's accessed bit, though the process has not touched it. So pages are made
+//! old again (`MADV_COLD`), and whoever watches them goes on to see them as idle for as long as
+//! they are.
+//!
+//! Invariants: nothing of the process changes but where its pages are. A touch by the process
+//! itself within the milliseconds until pages are made old is lost.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -68,6 +72,7 @@ impl Process {
                     _ => out.failed_bytes += PAGE_SIZE,
                 }
             }
+            self.advise(Advice::Cold, &part, PART, &mut || false);
         }
         Ok(out)
     }

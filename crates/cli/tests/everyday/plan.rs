@@ -65,6 +65,13 @@ fn memory_that_is_gone_over_comes_back_until_nothing_is_idle() {
     }
     let [_, saved, _] = estimate(&row(&plan, 20.0)["saved_share"]);
     assert!((saved - 0.25).abs() < 0.05, "{saved}");
+    // No more comes back than is out.
+    for row in plan["rows"].as_array().unwrap() {
+        let [_, saved, _] = estimate(&row["saved"]);
+        let [_, back, _] = estimate(&row["refaults_per_s"]);
+        let out_s = row["age_s"].as_f64().unwrap() / 2.0;
+        assert!(back * 4096.0 * out_s <= saved * 1.001, "{row:#}");
+    }
     // One percent of a second is a hundred pages at this price.
     let chosen = usize::try_from(plan["choice"]["row"].as_u64().unwrap()).unwrap();
     assert!(plan["rows"][chosen]["age_s"].as_f64().unwrap() > 8.0, "{plan:#}");

@@ -7,7 +7,7 @@ use isotherm::raw::host::zram::Zram;
 use serde_json::Value;
 
 use crate::program::{ISOTHERM, Running, command, isotherm, scratch, wait_until};
-use crate::tune::{M, started, swap};
+use crate::tune::{M, memory, started, swap};
 
 /// 1 MiB is written all the time, 5 MiB were written once. It is so little that even the smallest
 /// step pages out a share that counts, in phases of a second.
@@ -59,6 +59,30 @@ fn events(dir: &Path, name: &str) -> Vec<Value> {
     all.filter(|event| event["event"] == name).collect()
 }
 
+/// A run over a new process in which a step was kept, still under way. When nearly all cold memory
+/// is out, no step can make a difference any more. On a busy machine that comes before the noise of
+/// the pairs has averaged out. Then it begins anew.
+fn run_with_a_kept_step(dir: &Path, text: &str) -> (Running, Running) {
+    for _ in 0..4 {
+        let target = workload(dir);
+        policy(dir, &target, text);
+        let running = run(dir);
+        let found = || events(dir, "tuned").iter().any(is_kept);
+        let is_out = || memory(target.pid()).1 > 5 * M * 9 / 10;
+        wait_until("a step to be kept, or cold memory to be out", || found() || is_out());
+        if found() {
+            return (target, running);
+        }
+        running.signal("TERM");
+        eprintln!("cold memory is out, no step was kept: {:#?}", running.finish());
+    }
+    panic!("no step was kept in four runs");
+}
+
+fn is_kept(event: &Value) -> bool {
+    event["outcome"] == "kept"
+}
+
 fn account(out: &str) -> Value {
     serde_json::from_str(out.lines().last().unwrap()).unwrap()
 }
@@ -67,15 +91,10 @@ fn account(out: &str) -> Value {
 fn a_bad_start_gets_better_while_the_policy_runs_and_a_restart_goes_on_with_it() {
     let Some(_swap): Option<Zram> = swap() else { return };
     let dir = scratch();
-    let target = workload(dir.path());
     // The CPU time of a program that hardly needs any differs by half from second to second.
     let steady = POLICY.replace("state =", "latency_cmd = \"echo 1\"\nstate =");
-    policy(dir.path(), &target, &steady);
+    let (target, running) = run_with_a_kept_step(dir.path(), &steady);
     let asked = fs::read_to_string(dir.path().join("p.toml")).unwrap();
-
-    let running = run(dir.path());
-    let is_kept = |event: &Value| event["outcome"] == "kept";
-    wait_until("a step to be kept", || events(dir.path(), "tuned").iter().any(is_kept));
     running.signal("TERM");
     let said = running.finish();
     said.expect(0, &["tune: cold.quota.size=64K..256M from", "tune: cold.quota.size 64K -> "]);

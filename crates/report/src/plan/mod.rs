@@ -40,6 +40,11 @@ const MOSTLY: f64 = 1.6;
 /// touched while it was watched is left alone for a while.
 pub const LATEST: (f64, f64) = (3.0, 1.0);
 
+/// What leaves and comes back is out for this part of the idle time at least, on average. So what
+/// comes back per second is at most what is saved, divided by that (Little's law). A curve that has
+/// few points still rises where hardly anything is left to leave.
+const LEAST_OUT: f64 = 0.5;
+
 /// What it costs when a page comes back.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Price {
@@ -248,7 +253,9 @@ fn row(seen: &Seen, curve: &Curve, price: &Price, age_s: f64) -> Option<Row> {
     let saved = Estimate::new(saved[2], saved[1], saved[0]);
     // Less comes back of what leaves later, and nothing of what is seen to come back while it is
     // watched: that does not leave.
-    let returns = Estimate::new(0.0, curve.returns(mostly)?.mid, curve.returns(age_s)?.hi);
+    let most = saved.mid / (LEAST_OUT * age_s);
+    let mid = curve.returns(mostly)?.mid.min(most);
+    let returns = Estimate::new(0.0, mid, curve.returns(age_s)?.hi);
     let refaults_per_s = returns.times(1.0 / PAGE);
     Some(Row {
         age_s,

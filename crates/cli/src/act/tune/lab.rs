@@ -8,8 +8,8 @@
 //! watching, so a candidate finds memory that was idle for long at once. Watching itself is in both
 //! phases, and so not in the slowdown. Before a phase counts as untouched, all that trials have
 //! paged out is brought back ([`Process::bring_back`]): left to itself, cold memory would stay in
-//! swap, and the next candidate would be credited with it. What was brought back is young, so a
-//! candidate settles for as long as its age takes.
+//! swap, and the next candidate would be credited with it. What was brought back is as idle as it
+//! was. So only the first candidates wait until memory has been watched for long enough.
 //!
 //! Invariants: however tuning ends, [`Lab::put_back`] leaves no scheme in force and nothing in swap
 //! that was not there by the kernel's own doing. Huge pages that a candidate made are split when it
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use isotherm::raw::act::Process;
 use isotherm::raw::act::apply::ActEvent;
 use isotherm::raw::agent::gauge::{Gauge, Phase, Source, Unread};
-use isotherm::raw::agent::policy::{Policy, confirm_us, min_age_us};
+use isotherm::raw::agent::policy::{Policy, SchemePolicy, confirm_us, min_age_us};
 use isotherm::raw::agent::run::{Event, Options, Reason, Refused, Runner};
 use isotherm::raw::agent::tune::{Brake, Trial};
 use isotherm::raw::core::scheme::{Action, Watermarks};
@@ -40,7 +40,7 @@ const SETTLE: Duration = Duration::from_secs(1);
 /// A candidate settles for longer while more than this share of memory leaves in a slice.
 const MOVES: f64 = 0.01;
 /// But for no more than so many slices.
-const MORE: u32 = 4;
+const MORE: u32 = 8;
 
 /// Why there are no more phases.
 #[derive(Debug)]
@@ -93,8 +93,8 @@ pub(super) struct Lab {
     /// The policy without schemes.
     untouched: Policy,
     pids: BTreeSet<u32>,
-    /// Since when nothing has been paged out.
-    since: Instant,
+    /// Since when targets are watched.
+    watched_since: Instant,
     warned: BTreeSet<String>,
     child: Option<ChildExit>,
     ended: Option<Ended>,
@@ -131,7 +131,7 @@ impl Lab {
             phase,
             untouched,
             pids: BTreeSet::new(),
-            since: Instant::now(),
+            watched_since: Instant::now(),
             warned: BTreeSet::new(),
             child: None,
             ended: None,
@@ -274,7 +274,6 @@ impl Lab {
                 _ => {}
             }
         }
-        self.since = Instant::now();
         Ok(())
     }
 
@@ -294,7 +293,8 @@ impl Lab {
         if let Err(refused) = self.runner.commit(policy.clone()) {
             return Ok(Done::Refused(refused));
         }
-        let until = self.since + settling(&policy);
+        let until =
+            (self.watched_since + watching(&policy)).max(Instant::now() + settling(&policy));
         let (mut before, mut more) = (f64::NAN, MORE);
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -338,19 +338,26 @@ impl Lab {
     }
 }
 
-/// How long it takes until all has left that was brought back: as `plan` found it ([`LATEST`]), or
-/// its age and twice the time in which pages are watched once more, if that is longer.
-pub(super) fn settling(policy: &Policy) -> Duration {
-    let ages = policy.contexts.iter().flat_map(|context| {
+/// The largest of what `of` says of the schemes that page out, by their ages.
+fn largest(policy: &Policy, of: impl Fn(Duration, &SchemePolicy) -> Duration) -> Duration {
+    let all = policy.contexts.iter().flat_map(|context| {
         let takes = context.schemes.iter().filter(|s| s.scheme.action == Action::Pageout);
-        takes.map(move |scheme| {
-            let confirm = confirm_us(scheme);
-            let age = Duration::from_micros(min_age_us(context, scheme));
-            let usual = age.mul_f64(LATEST.0) + Duration::from_secs_f64(LATEST.1);
-            usual.max(age + 2 * Duration::from_micros(confirm))
-        })
+        let of = &of;
+        takes.map(move |scheme| of(Duration::from_micros(min_age_us(context, scheme)), scheme))
     });
-    ages.max().unwrap_or_default() + SETTLE
+    all.max().unwrap_or_default()
+}
+
+/// For how long targets have to be watched until it is known of all memory whether it is old
+/// enough, as `plan` found it ([`LATEST`]).
+pub(super) fn watching(policy: &Policy) -> Duration {
+    largest(policy, |age, _| age.mul_f64(LATEST.0) + Duration::from_secs_f64(LATEST.1))
+}
+
+/// How long it takes at least until what is old enough has left: twice the time in which pages are
+/// watched once more.
+pub(super) fn settling(policy: &Policy) -> Duration {
+    SETTLE + largest(policy, |_, scheme| Duration::from_micros(2 * confirm_us(scheme)))
 }
 
 /// A trial from the phases before, during and after.

@@ -8,7 +8,6 @@ mod shown;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use isotherm::raw::agent::policy::{Policy, Range, print, usual_ranges};
 use isotherm::raw::agent::tune::{Brake, Limits, Search, Space, Told, Why};
@@ -17,7 +16,7 @@ use isotherm::raw::host::proc::{Proc, meminfo_kib};
 use isotherm::raw::sys::signals;
 
 pub(crate) use args::Args;
-use lab::{Done, Halt, Lab, settling, trial};
+use lab::{Done, Halt, Lab, settling, trial, watching};
 
 use crate::exit::{self, usage};
 use crate::files;
@@ -199,15 +198,14 @@ impl Tuner<'_> {
 
     /// How long all trials may take, for people.
     fn estimate(&self, search: &Search) -> String {
-        let settling = search
-            .candidates()
-            .iter()
-            .map(|candidate| settling(&self.space.apply(&self.policy, &candidate.point)));
-        let all: Duration = settling.sum();
-        let nr = u32::try_from(search.candidates().len()).unwrap_or(u32::MAX).max(1);
+        let points = search.candidates().iter().map(|candidate| &candidate.point);
+        let policies: Vec<_> = points.map(|at| self.space.apply(&self.policy, at)).collect();
+        let watching = policies.iter().map(watching).max().unwrap_or_default();
+        let settling = policies.iter().map(settling).max().unwrap_or_default();
         let trials = u32::try_from(self.limits.trials).unwrap_or(u32::MAX);
-        let each = (all / nr).max(self.args.phase) + 2 * self.args.phase;
-        let seconds = (each * trials).as_secs();
+        // One untouched phase, and two with the candidate in force.
+        let each = settling.max(self.args.phase) + 3 * self.args.phase;
+        let seconds = (watching + each * trials).as_secs();
         if seconds < 120 { format!("{seconds} s") } else { format!("{} min", seconds.div_ceil(60)) }
     }
 

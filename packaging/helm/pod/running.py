@@ -42,6 +42,22 @@ def rootfs(program, at):
     return at
 
 
+def doing(pid):
+    """What each thread of a process is at: its name, its state, its wait, and its kernel stack."""
+    lines = []
+    for task in sorted(Path(f"/proc/{pid}/task").glob("*")):
+        found = {}
+        for name in "comm", "wchan", "syscall", "stack", "status":
+            try:
+                found[name] = (task / name).read_text().strip()
+            except OSError as err:
+                found[name] = err.strerror
+        state = re.search(r"State:\s*(\S+)", found["status"])
+        lines.append(f"{task.name} {found['comm']}: {state[1] if state else '?'} in {found['wchan']}, "
+                     f"system call {found['syscall']}\n{found['stack']}\n")
+    return "".join(lines)
+
+
 class Running:
     """A container from its start to its end; for `with`."""
 
@@ -68,16 +84,21 @@ class Running:
         return self
 
     def __exit__(self, *_):
-        if self.process.poll() is None and self.pid_file.exists():
-            pid = self.pid_file.read_text().strip()
-            if pid:
-                os.kill(int(pid), signal.SIGTERM)
+        pid = self.pid()
+        if self.process.poll() is None and pid:
+            os.kill(pid, signal.SIGTERM)
         try:
-            self.process.wait(30)
+            self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
+            where = doing(pid) + doing(self.process.pid)
             subprocess.run([*self.crun, "kill", self.name, "KILL"], capture_output=True)
-            self.process.wait(30)
-        subprocess.run([*self.crun, "delete", "-f", self.name], capture_output=True)
+            raise AssertionError(f"SIGTERM did not end it within {PATIENCE} s\n{where}{self.said()}")
+        finally:
+            subprocess.run([*self.crun, "delete", "-f", self.name], capture_output=True)
+
+    def pid(self):
+        """The process in the container; none if it never began."""
+        return int((self.pid_file.exists() and self.pid_file.read_text().strip()) or 0)
 
     def said(self):
         return self.log.read_text(errors="replace")

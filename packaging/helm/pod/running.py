@@ -1,5 +1,6 @@
 """A container that crun runs, and what its probes and metrics say."""
 
+import contextlib
 import fcntl
 import http.client
 import json
@@ -94,7 +95,10 @@ class Running:
             subprocess.run([*self.crun, "kill", self.name, "KILL"], capture_output=True)
             raise AssertionError(f"SIGTERM did not end it within {PATIENCE} s\n{where}{self.said()}")
         finally:
-            subprocess.run([*self.crun, "delete", "-f", self.name], capture_output=True)
+            # What even SIGKILL does not end is left behind.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                words = [*self.crun, "delete", "-f", self.name]
+                subprocess.run(words, capture_output=True, timeout=PATIENCE)
 
     def pid(self):
         """The process in the container; none if it never began."""

@@ -36,15 +36,24 @@ pub(crate) fn started(pid: i32) -> io::Result<Pid> {
 
 /// Reads one byte, through interruptions; `None` at the end of the pipe or on an error.
 pub(crate) fn read_byte(fd: i32) -> Option<u8> {
-    let mut byte = 0_u8;
-    loop {
-        // SAFETY: `byte` is one writable byte, and one byte is asked for.
-        match unsafe { libc::read(fd, (&raw mut byte).cast(), 1) } {
-            1 => return Some(byte),
-            -1 if errno() == libc::EINTR => {}
-            _ => return None,
+    let mut byte = [0];
+    read_all(fd, &mut byte).then_some(byte[0])
+}
+
+/// Fills `bytes`, through interruptions. Returns whether it did: not at the end of the pipe, and
+/// not on an error.
+pub(crate) fn read_all(fd: i32, bytes: &mut [u8]) -> bool {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        // SAFETY: the pointer and the length are those of a live slice that may be written.
+        let n = unsafe { libc::read(fd, rest.as_mut_ptr().cast(), rest.len()) };
+        match usize::try_from(n) {
+            Ok(n @ 1..) => rest = rest.get_mut(n..).unwrap_or_default(),
+            Err(_) if errno() == libc::EINTR => {}
+            _ => return false,
         }
     }
+    true
 }
 
 /// Writes all of `bytes` as one piece (a pipe takes up to 4096 bytes at once). Returns whether it

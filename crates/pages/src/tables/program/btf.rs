@@ -12,8 +12,7 @@
 
 use std::fmt;
 
-/// Where Linux (>= 5.4 with `CONFIG_DEBUG_INFO_BTF`) shows its own types.
-pub const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
+use isotherm_sys::map::KernelTypes;
 
 const MAGIC: u16 = 0xeb9f;
 const TYPE_HEADER: usize = 12;
@@ -67,7 +66,7 @@ impl std::error::Error for BtfError {}
 /// A BTF file in memory.
 #[derive(Debug)]
 pub struct Btf {
-    data: Vec<u8>,
+    data: KernelTypes,
     types: (usize, usize),
     strings: (usize, usize),
     index: Vec<usize>,
@@ -119,7 +118,8 @@ impl Btf {
     /// # Errors
     ///
     /// [`BtfError`], if the data is not BTF or is cut short.
-    pub fn parse(data: Vec<u8>) -> Result<Self, BtfError> {
+    pub fn parse(data: impl Into<KernelTypes>) -> Result<Self, BtfError> {
+        let data = data.into();
         let word = |at| read_u32(&data, at);
         let (magic, version) = match data.first_chunk::<3>() {
             Some(&[lo, hi, version]) => (u16::from_le_bytes([lo, hi]), version),
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn reads_this_kernel() {
-        let Ok(data) = std::fs::read(VMLINUX) else { return };
+        let Ok(data) = KernelTypes::open() else { return };
         let btf = Btf::parse(data).unwrap();
         assert!(btf.pointer_offset("mm_struct", "pgd").unwrap() > 0);
         assert!(btf.pointer_offset("file", "f_op").is_ok());

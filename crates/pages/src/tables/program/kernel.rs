@@ -9,10 +9,10 @@ use std::time::Duration;
 use isotherm_host::error::{SetError, SetKind, too_many_files};
 use isotherm_host::proc::Proc;
 use isotherm_sys::bpf::{self, Kind};
-use isotherm_sys::map::MappedWords;
+use isotherm_sys::map::{KernelTypes, MappedWords, VMLINUX};
 
 use super::asm::Program;
-use super::btf::{self, Btf, BtfError};
+use super::btf::{Btf, BtfError};
 use super::code::{self as program, MAX_KEYS, MAX_SLOTS, MAX_TABLES, Offsets, at};
 use super::mappings::Mappings;
 use crate::tables::entry::Entry;
@@ -169,8 +169,8 @@ impl<'a> Tables<'a> {
 
 /// The kernel's types, and the offsets that the programs need.
 fn types() -> Result<(Btf, Offsets), SetError> {
-    let tried = format!("read {}", btf::VMLINUX);
-    let data = std::fs::read(btf::VMLINUX).map_err(|e| {
+    let tried = format!("read {VMLINUX}");
+    let data = KernelTypes::open().map_err(|e| {
         let why = "this kernel shows no types of its own (CONFIG_DEBUG_INFO_BTF)";
         let hint = "use a kernel with BTF, or another operations set";
         SetError::of_set(SET, SetKind::NotSupported, tried.clone(), why, hint).with(e)

@@ -20,6 +20,7 @@ mod options;
 mod progress;
 mod reading;
 mod record;
+mod replayed;
 mod shell;
 mod sim;
 mod terminal;

@@ -23,6 +23,7 @@ mod numbers;
 pub mod page_maps;
 pub mod pages;
 pub mod plan;
+pub mod price;
 mod rate;
 pub mod regions;
 pub mod replay;

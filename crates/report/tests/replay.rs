@@ -7,7 +7,7 @@ use isotherm_core::scheme::{Action, Age, Bounds, Frequency, Pattern};
 use isotherm_core::{Attrs, Method, Scheme};
 use isotherm_record::{Header, Mapping, Record, Target, Writer};
 use isotherm_report::Filter;
-use isotherm_report::plan::Price;
+use isotherm_report::price::Price;
 use isotherm_report::replay::{Replayed, Report, What};
 use isotherm_sim::config::Config;
 use isotherm_sim::world::{Options, Simulation};
@@ -41,23 +41,30 @@ fn swept(mib: u32, period_s: f64) -> Record {
     Record::from_bytes(bytes).unwrap()
 }
 
-/// What is paged out after so long, without any limit.
-fn played_back(record: &Record, age_s: u32) -> Report {
+/// Pages out after so long, without any limit.
+fn cold(age_s: u32) -> What {
     let pattern = Pattern {
         nr_accesses: Frequency::Bp(Bounds::new(0, 0)),
         age: Age::Windows(Bounds::new(age_s * 10, u32::MAX)),
         ..Pattern::ALL
     };
-    let what = What {
+    What {
         name: "cold".into(),
         scheme: Scheme { pattern, action: Action::Pageout, ..Scheme::default() },
         confirm_us: Some(u64::from(age_s.min(5)) * 1_000_000),
         refault_window_us: 10_000_000,
         min_touched_bp: 5_000,
         matches_mapping: Box::new(|_, _| false),
-    };
-    let context = Replayed { name: "c", schemes: &[what] };
+    }
+}
+
+fn of_schemes(record: &Record, schemes: &[What]) -> Report {
+    let context = Replayed { name: "c", schemes };
     Report::build(record, &Filter::default(), &context, &|_| true, Price::assumed()).unwrap()
+}
+
+fn played_back(record: &Record, age_s: u32) -> Report {
+    of_schemes(record, &[cold(age_s)])
 }
 
 /// A page of what is gone over is idle for no longer than a round. If a record does not tell that
@@ -82,4 +89,21 @@ fn what_is_gone_over_is_idle_for_no_longer_than_a_round() {
         assert!(swept >= least - 0.01 && swept <= most, "{name}");
         assert!(if most < 0.1 { back < 0.05 } else { back > 0.2 && back < 1.1 }, "{name}");
     }
+}
+
+/// Schemes see nothing of what others have taken, so each does in company what it does alone.
+#[test]
+fn schemes_that_are_played_back_together_do_not_disturb_each_other() {
+    let record = swept(96, 5.0);
+    let ages = [1, 2, 4, 8];
+    let schemes: Vec<What> = ages.into_iter().map(cold).collect();
+    let together = of_schemes(&record, &schemes);
+    for (scheme, age_s) in together.schemes.iter().zip(ages) {
+        let alone = played_back(&record, age_s);
+        assert_eq!(scheme, &alone.schemes[0], "{age_s} s");
+        assert!((scheme.saved_share_late - alone.saved_share_late).abs() < 1e-9, "{age_s} s");
+        assert!((scheme.pages_back_per_s - alone.pages_back_per_s).abs() < 1e-9, "{age_s} s");
+    }
+    let shares = together.schemes.iter().map(|scheme| scheme.saved_share_late);
+    assert!(shares.is_sorted_by(|a, b| a > b), "{:?}", together.schemes);
 }

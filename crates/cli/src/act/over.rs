@@ -7,8 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use isotherm::raw::act::apply::Evidence;
-use isotherm::raw::agent::policy::{ContextPolicy, Policy, SchemePolicy, TargetSpec};
+use isotherm::raw::agent::policy::{ContextPolicy, Policy, TargetSpec};
 use isotherm::raw::host::glob::glob;
 use isotherm::raw::record::Target;
 use isotherm::raw::report::Filter;
@@ -16,6 +15,7 @@ use isotherm::raw::report::replay::{Replayed, Report, What};
 
 use crate::files;
 use crate::reading::plan::price;
+use crate::replayed::what;
 use crate::terminal::warn;
 
 /// Runs every context of the policy over the record.
@@ -45,25 +45,6 @@ pub(super) fn run(policy: &Policy, record: &Path, json: bool) -> anyhow::Result<
         )?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn what(policy: &SchemePolicy) -> What {
-    let SchemePolicy { scheme, settings } = policy;
-    let patterns = settings.mappings.clone();
-    What {
-        name: settings.name.clone(),
-        scheme: scheme.clone(),
-        confirm_us: match settings.evidence {
-            Evidence::Confirm(us) => Some(us),
-            Evidence::Off => None,
-        },
-        refault_window_us: settings.refault_window_us,
-        min_touched_bp: settings.min_touched_bp,
-        matches_mapping: Box::new(move |nr, name| {
-            let pattern = usize::try_from(nr).ok().and_then(|nr| patterns.get(nr));
-            pattern.is_some_and(|pattern| glob(pattern.as_bytes(), name.as_bytes()))
-        }),
-    }
 }
 
 /// Whether a target of the record is one of the context's, or a child of one. `family` keeps their

@@ -15,13 +15,15 @@ use isotherm::raw::core::scheme::Watermarks;
 use isotherm::raw::core::units::{duration, interval_us_with_unit, share_bp};
 use isotherm::raw::host::{Machine, Roots};
 use isotherm::raw::record::{Event, Record};
-use isotherm::raw::report::plan::curve::Estimate;
-use isotherm::raw::report::plan::{Limits, Price, Report};
+use isotherm::raw::report::plan::{Limits, Report};
+use isotherm::raw::report::price::{Estimate, Price};
+use isotherm::raw::report::replay::What;
 
 use super::report::Common;
 use crate::exit::{self, usage};
 use crate::files;
 use crate::progress::{Pace, Watch};
+use crate::replayed::what;
 use crate::terminal::pager::PagerArg;
 use crate::terminal::warn;
 
@@ -194,7 +196,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let cpus = args.cpus.unwrap_or(pace.cpus.max(1.0));
     let price = Price { work_per_s: pace.work_per_s, ..price(args.refault_cost, cpus) };
-    let report = Report::build(&record, &filter, price, limits)?;
+    let report = Report::build(&record, &filter, price, limits, &after)?;
     if let Some(path) = &args.svg {
         write_file(path, &report.to_svg())?;
     }
@@ -337,6 +339,26 @@ pub(crate) fn price(told_us: Option<u64>, cpus: f64) -> Price {
     }
 }
 
+/// What pages out after an idle time, in µs. The plan is for this program alone, however much
+/// memory is free.
+fn reclaim(min_age_us: u64) -> Reclaim {
+    let mut reclaim = Reclaim {
+        min_age_us,
+        refault_window_us: min_age_us.clamp(1_000_000, 60_000_000),
+        ..Reclaim::default()
+    };
+    reclaim.limits.watermarks = Watermarks::default();
+    reclaim
+}
+
+/// The same to be played back, without quota and brake.
+pub(crate) fn after(min_age_us: u64) -> What {
+    let mut reclaim = reclaim(min_age_us);
+    (reclaim.limits.size, reclaim.limits.time, reclaim.limits.brake) = (None, None, None);
+    let policy = reclaim.policy();
+    what(&policy.contexts[0].schemes[0])
+}
+
 /// The policy that is recommended. It names the programs as the user named them, or as the record
 /// knows them.
 fn policy(report: &Report, specs: Vec<TargetSpec>) -> Option<String> {
@@ -346,14 +368,8 @@ fn policy(report: &Report, specs: Vec<TargetSpec>) -> Option<String> {
         if specs.is_empty() { names.cloned().map(TargetSpec::Name).collect() } else { specs };
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an idle time")]
     let min_age_us = (row.age_s * 1e6) as u64;
-    let mut reclaim = Reclaim {
-        whose: Whose { targets, ..Whose::default() },
-        min_age_us,
-        refault_window_us: min_age_us.clamp(1_000_000, 60_000_000),
-        ..Reclaim::default()
-    };
-    // The plan is for this program alone, however much memory is free.
-    reclaim.limits.watermarks = Watermarks::default();
+    let whose = Whose { targets, ..Whose::default() };
+    let reclaim = Reclaim { whose, ..reclaim(min_age_us) };
     let about = format!("# {}\n# {}\n", report.title, report.verdict().replace('\n', " "));
     Some(about + &print(&reclaim.policy()))
 }

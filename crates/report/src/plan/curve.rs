@@ -20,42 +20,7 @@
 //! what programs do spreads over scales of time. Invariant: `lo <= mid <= hi`, none below 0.
 //! Absent: anything behind the last knot.
 
-/// An estimate with its 90 % interval.
-#[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize)]
-pub struct Estimate {
-    /// Lower end.
-    pub lo: f64,
-    /// The estimate.
-    pub mid: f64,
-    /// Upper end.
-    pub hi: f64,
-}
-
-impl Estimate {
-    /// `mid` within its bounds, of which none is below 0.
-    #[must_use]
-    pub const fn new(lo: f64, mid: f64, hi: f64) -> Self {
-        let lo = lo.max(0.0);
-        let hi = hi.max(lo);
-        Self { lo, mid: mid.clamp(lo, hi), hi }
-    }
-
-    /// The product with a factor of 0 or more.
-    #[must_use]
-    pub const fn times(self, factor: f64) -> Self {
-        Self { lo: self.lo * factor, mid: self.mid * factor, hi: self.hi * factor }
-    }
-
-    /// The product of two estimates, neither below 0, whose errors are independent.
-    #[must_use]
-    pub fn by(self, other: Self) -> Self {
-        let (a, b) = (self.mid, other.mid);
-        let error = |of_a: f64, of_b: f64| (of_a * b).hypot(of_b * a);
-        let down = error(a - self.lo, b - other.lo);
-        let up = error(self.hi - a, other.hi - b);
-        Self::new(a * b - down, a * b, a * b + up)
-    }
-}
+use crate::price::Estimate;
 
 /// The working set at one span.
 #[derive(Debug, Clone, Copy, PartialEq)]

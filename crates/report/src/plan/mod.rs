@@ -1,10 +1,13 @@
 //! `plan`: what paging out would save, and at what price, from a record.
 //!
-//! For each idle time: how much memory would be left (the working set over that time), how fast
-//! pages would come back (its slope, see [`curve`]), and by how much that slows the program down
-//! (times the price of one page that comes back). Quotas and the brake of a policy are left out:
-//! they only make less of both. All have 90 % intervals. From a stated limit follows the idle time
-//! to use: the shortest of which even the upper end keeps to the limit. Beside it: where huge pages
+//! For each idle time: how much memory would be left, how fast pages would come back, and by how
+//! much that slows the program down (times the price of one page that comes back). Where the record
+//! has page maps, the scheme that pages out after that time is played back over it
+//! ([`crate::replay`]): it knows how Isotherm waits and what it leaves alone. Bounds come from the
+//! working set over time and its slope ([`curve`]), which hold whatever is paged out and how. Where
+//! there are no page maps, so do the estimates. Quotas and the brake of a policy are left out: they
+//! only make less of both. All have 90 % intervals. From a stated limit follows the idle time to
+//! use: the shortest of which even the upper end keeps to the limit. Beside it: where huge pages
 //! pay ([`huge`]), and how many accesses stay fast for each size of a fast node ([`tier`]).
 //!
 //! Absent: acting, and measuring the price of a page; the caller does both.
@@ -12,19 +15,23 @@
 pub mod curve;
 mod html;
 pub mod huge;
+mod played;
 mod seen;
 mod svg;
-pub(crate) mod text;
+mod text;
 pub mod tier;
 
 use isotherm_record::Record;
 use serde::Serialize;
 
-use self::curve::{Curve, Estimate};
+use self::curve::Curve;
 use self::huge::{Huge, HugeRow};
+pub use self::played::AfterIdle;
+use self::played::Played;
 use self::seen::Seen;
 use crate::error::Error;
 use crate::filter::Filter;
+use crate::price::{Estimate, Price};
 
 /// Idle times that are told, in seconds.
 const AGES_S: [f64; 13] =
@@ -44,34 +51,6 @@ pub const LATEST: (f64, f64) = (3.0, 1.0);
 /// comes back per second is at most what is saved, divided by that (Little's law). A curve that has
 /// few points still rises where hardly anything is left to leave.
 const LEAST_OUT: f64 = 0.5;
-
-/// What it costs when a page comes back.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Price {
-    /// For how long the program waits, in µs.
-    pub us: Estimate,
-    /// Where that is from, for people.
-    pub source: String,
-    /// How many CPUs the program keeps busy. So many threads go on while one waits.
-    pub cpus: f64,
-    /// Units of work that the program does per second, where a counter is known.
-    pub work_per_s: Option<f64>,
-}
-
-impl Price {
-    /// What is assumed where nothing was measured: 20 µs, as zram on a machine of today, and up to
-    /// 200 µs, as a solid-state disk.
-    #[must_use]
-    pub fn assumed() -> Self {
-        let source = "assumed; nothing was measured".to_owned();
-        Self {
-            us: Estimate { lo: 10.0, mid: 20.0, hi: 200.0 },
-            source,
-            cpus: 1.0,
-            work_per_s: None,
-        }
-    }
-}
 
 /// What paging out may cost, or has to bring.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -168,7 +147,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Reads a record.
+    /// Reads a record. `after` says what would page out after an idle time.
     ///
     /// # Errors
     ///
@@ -179,6 +158,7 @@ impl Report {
         filter: &Filter,
         price: Price,
         limits: Limits,
+        after: AfterIdle<'_>,
     ) -> Result<Self, Error> {
         if filter.address.is_some() {
             return Err(Error::Usage(
@@ -190,8 +170,15 @@ impl Report {
         }
         let seen = Seen::of(record, filter)?;
         let curve = Curve::new(seen.knots.clone());
-        let rows: Vec<_> =
-            AGES_S.into_iter().filter_map(|age| row(&seen, &curve, &price, age)).collect();
+        let told = AGES_S.into_iter().filter(|age_s| seen.len_s >= TIMES * age_s);
+        let mut told: Vec<Told> =
+            told.filter_map(|age_s| Told::by_curve(&seen, &curve, age_s)).collect();
+        if seen.has_pages && !told.is_empty() {
+            let ages_s: Vec<f64> = told.iter().map(|told| told.age_s).collect();
+            let played = played::back(record, filter, &ages_s, after)?;
+            told.iter_mut().zip(played).for_each(|(told, played)| told.take_in(&seen, played));
+        }
+        let rows: Vec<_> = told.iter().map(|told| told.row(&seen, &price)).collect();
         if rows.is_empty() {
             return Err(Error::Nothing {
                 why: format!("the record is {:.1} s long, and no working set is known", seen.len_s),
@@ -235,37 +222,57 @@ impl Report {
     }
 }
 
-/// What becomes of the memory at an idle time; none if the record is too short to tell.
-fn row(seen: &Seen, curve: &Curve, price: &Price, age_s: f64) -> Option<Row> {
-    if seen.len_s < TIMES * age_s {
-        return None;
+/// What becomes of the memory at an idle time, whatever a page costs.
+#[derive(Debug, Clone, Copy)]
+struct Told {
+    age_s: f64,
+    /// Bytes that are saved, on average.
+    saved: Estimate,
+    /// Bytes that come back per second.
+    returns: Estimate,
+}
+
+impl Told {
+    /// What the curve tells; none if it does not reach so far.
+    fn by_curve(seen: &Seen, curve: &Curve, age_s: f64) -> Option<Self> {
+        let end = curve.knots().last()?.span_s;
+        let (mostly, latest) = ((MOSTLY * age_s).min(end), LATEST.0 * age_s + LATEST.1);
+        let first = curve.within(age_s)?;
+        let mid = curve.within(mostly)?.mid;
+        let last = curve.within(latest).or_else(|| curve.beyond(latest))?;
+        let resident = seen.resident();
+        // Of what cannot be looked at nothing is paged out.
+        let stays = seen.unresolved.min(resident);
+        let saved = |left: f64| (resident - left.min(resident).max(stays)).max(0.0);
+        let saved = Estimate::new(saved(last.hi), saved(mid), saved(first.lo));
+        // Less comes back of what leaves later, and nothing of what is seen to come back while it
+        // is watched: that does not leave.
+        let most = saved.mid / (LEAST_OUT * age_s);
+        let mid = curve.returns(mostly)?.mid.min(most);
+        let returns = Estimate::new(0.0, mid, curve.returns(age_s)?.hi);
+        Some(Self { age_s, saved, returns })
     }
-    let end = curve.knots().last()?.span_s;
-    let (mostly, latest) = ((MOSTLY * age_s).min(end), LATEST.0 * age_s + LATEST.1);
-    let first = curve.within(age_s)?;
-    let mid = curve.within(mostly)?.mid;
-    let last = curve.within(latest).or_else(|| curve.beyond(latest))?;
-    let resident = seen.resident.max(PAGE);
-    let left = [first.lo, mid, last.hi].map(|bytes| bytes.min(resident));
-    // Of what cannot be looked at nothing is paged out.
-    let stays = seen.unresolved.min(resident);
-    let saved = left.map(|left| (resident - left.max(stays)).max(0.0));
-    let saved = Estimate::new(saved[2], saved[1], saved[0]);
-    // Less comes back of what leaves later, and nothing of what is seen to come back while it is
-    // watched: that does not leave.
-    let most = saved.mid / (LEAST_OUT * age_s);
-    let mid = curve.returns(mostly)?.mid.min(most);
-    let returns = Estimate::new(0.0, mid, curve.returns(age_s)?.hi);
-    let refaults_per_s = returns.times(1.0 / PAGE);
-    Some(Row {
-        age_s,
-        left: Estimate::new(left[0], left[1], left[2]),
-        saved,
-        saved_share: saved.times(1.0 / resident),
-        refaults_per_s,
-        refaults_per_min: returns.times(60.0 / resident),
-        slowdown: refaults_per_s.by(price.us).times(1e-6 / price.cpus.max(0.01)),
-    })
+
+    /// What was played back is the estimate. It knows how Isotherm waits; the curve knows bounds.
+    fn take_in(&mut self, seen: &Seen, played: Played) {
+        self.saved = self.saved.moved_to(played.saved_share * seen.resident());
+        self.returns = self.returns.moved_to(played.pages_back_per_s * PAGE);
+    }
+
+    fn row(&self, seen: &Seen, price: &Price) -> Row {
+        let Self { age_s, saved, returns } = *self;
+        let resident = seen.resident();
+        let refaults_per_s = returns.times(1.0 / PAGE);
+        Row {
+            age_s,
+            left: Estimate::new(resident - saved.hi, resident - saved.mid, resident - saved.lo),
+            saved,
+            saved_share: saved.times(1.0 / resident),
+            refaults_per_s,
+            refaults_per_min: returns.times(60.0 / resident),
+            slowdown: refaults_per_s.by(price.us).times(1e-6 / price.cpus.max(0.01)),
+        }
+    }
 }
 
 /// The shortest idle time that keeps to the limits even at the upper ends of the intervals.

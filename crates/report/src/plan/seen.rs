@@ -11,11 +11,12 @@ use isotherm_core::{AddrRange, PageBits, Snapshot, UnitInfo};
 use isotherm_record::once::{Sharing, counted_again};
 use isotherm_record::{Mapping, MappingKind, Record};
 
-use super::curve::{Estimate, Knot};
+use super::curve::Knot;
 use super::huge::Huge;
 use super::tier::{self, Tier};
 use crate::error::Error;
 use crate::filter::Filter;
+use crate::price::Estimate;
 use crate::scan::Scan;
 use crate::shown::float;
 use crate::wss;
@@ -86,6 +87,11 @@ struct Build {
 }
 
 impl Seen {
+    /// Mean resident memory for shares, in bytes: at least a page.
+    pub(super) fn resident(&self) -> f64 {
+        self.resident.max(float(PAGE_SIZE))
+    }
+
     pub(super) fn of(record: &Record, filter: &Filter) -> Result<Self, Error> {
         let mut build = Build::default();
         let middle = middle_of(record, filter)?;

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use isotherm_core::units::{percent, span, three_digits};
 
-use super::curve::Estimate;
 use super::{Report, Row};
+use crate::price::Estimate;
 use crate::shown::written;
 
 const WIDTH: f64 = 760.0;

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use isotherm_core::units::{mib, percent, span, three_digits};
 
-use super::curve::Estimate;
 use super::{Choice, Report, Row};
 use crate::numbers::to_usize;
+use crate::price::{Estimate, interval, shares};
 use crate::shown::written;
 
 const BAR: f64 = 20.0;
@@ -138,17 +138,6 @@ fn line(out: &mut String, row: &Row, mark: char) -> std::fmt::Result {
     let (left, refaults) = (mib(row.left.mid), interval(row.refaults_per_s, &three_digits));
     let slowdown = shares(row.slowdown);
     writeln!(out, "{mark}{age:>8}  {saves:<22} |{bar}| {left:>11}  {refaults:<24} {slowdown}")
-}
-
-/// `mid [lo .. hi]`.
-pub(crate) fn interval(e: Estimate, show: &dyn Fn(f64) -> String) -> String {
-    format!("{} [{} .. {}]", show(e.mid), show(e.lo), show(e.hi))
-}
-
-/// The same of shares, with one sign for all three.
-pub(crate) fn shares(e: Estimate) -> String {
-    let bare = |share: f64| percent(share).trim_end_matches([' ', '%']).to_owned();
-    format!("{} [{} .. {}] %", bare(e.mid), bare(e.lo), bare(e.hi))
 }
 
 /// A bar as `####++--`, as of working sets.

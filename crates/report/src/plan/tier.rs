@@ -12,8 +12,8 @@ use std::ops::Range;
 
 use isotherm_core::{PageBits, SPANS, UnitInfo};
 
-use super::curve::Estimate;
 use crate::numbers::to_usize;
+use crate::price::Estimate;
 use crate::shown::float;
 
 /// Sizes of the fast memory that are told, as shares of what is resident.

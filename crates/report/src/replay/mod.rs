@@ -28,8 +28,7 @@ use self::filters::is_known;
 use self::world::{Until, World};
 use crate::error::Error;
 use crate::filter::Filter;
-use crate::plan::Price;
-use crate::plan::curve::Estimate;
+use crate::price::{Estimate, Price};
 use crate::scan::Scan;
 use crate::shown::float;
 
@@ -83,6 +82,11 @@ pub struct SchemeReport {
     pub quota_exceeds: u64,
     /// The most that was charged in one window of the quota.
     pub max_window_bytes: u64,
+    /// What it had paged out on average in the second half of the record, as a share of what was
+    /// resident.
+    pub saved_share_late: f64,
+    /// Pages that it had paged out and that come back per second, in the second half.
+    pub pages_back_per_s: f64,
 }
 
 /// How it was at one time.
@@ -98,6 +102,13 @@ pub struct Point {
     pub bloat: f64,
     /// Pages that had been paged out and had come back by then.
     pub pages_back: f64,
+}
+
+/// The same of one scheme at one time: bytes that it has paged out, and pages that have come back.
+#[derive(Debug, Clone, Copy, Default)]
+struct Part {
+    paged_out: f64,
+    pages_back: f64,
 }
 
 /// What a policy would have done.
@@ -192,6 +203,8 @@ struct Build<'a> {
     has_targets: bool,
     next_ns: u64,
     series: Vec<Point>,
+    /// By time as `series`, and by scheme.
+    parts: Vec<Vec<Part>>,
 }
 
 impl<'a> Build<'a> {
@@ -211,7 +224,7 @@ impl<'a> Build<'a> {
         context.commit_schemes(schemes);
         let clock = Until { now: first.start, end: first.start };
         let driver = Driver::new(context, World::new(whats), clock);
-        Ok(Self { driver, has_targets: false, next_ns: 0, series: Vec::new() })
+        Ok(Self { driver, has_targets: false, next_ns: 0, series: Vec::new(), parts: Vec::new() })
     }
 
     fn step(&mut self, scan: &Scan, s: &Snapshot, wants: &dyn Fn(&Target) -> bool) {
@@ -228,28 +241,30 @@ impl<'a> Build<'a> {
         if s.end.0 >= self.next_ns {
             self.next_ns = s.end.0 + EVERY_NS;
             let t_s = float(scan.since_start(s.end.0)) / 1e9;
-            self.series.push(self.driver.ops.point(scan, t_s));
+            let (point, parts) = self.driver.ops.point(scan, t_s);
+            self.series.push(point);
+            self.parts.push(parts);
         }
     }
 
     fn finish(self, scan: &Scan, context: &str, price: Price) -> Report {
         let (world, len_s) = (&self.driver.ops, float(scan.seen_len()) / 1e9);
-        let late: &[Point] = &self.series[self.series.len() / 2..];
-        let mean = |points: &[Point], of: fn(&Point) -> f64| {
-            points.iter().map(of).sum::<f64>() / float(points.len().max(1) as u64)
-        };
+        let half = self.series.len() / 2;
+        let (late, parts) = (&self.series[half..], &self.parts[half..]);
         let share = |points: &[Point]| {
             mean(points, |p| p.paged_out) / mean(points, |p| p.recorded).max(1.0)
         };
-        let pages_back_per_s = match (late.first(), late.last()) {
-            (Some(a), Some(b)) if b.t_s > a.t_s => (b.pages_back - a.pages_back) / (b.t_s - a.t_s),
-            _ => 0.0,
-        };
+        let late_s = late.first().zip(late.last()).map_or(0.0, |(a, b)| b.t_s - a.t_s);
+        let per_s =
+            |first: f64, last: f64| if late_s > 0.0 { (last - first) / late_s } else { 0.0 };
+        let ends = late.first().zip(late.last());
+        let pages_back_per_s = ends.map_or(0.0, |(a, b)| per_s(a.pages_back, b.pages_back));
         let pages = Estimate::new(pages_back_per_s, pages_back_per_s, pages_back_per_s);
         let installed = self.driver.context.schemes();
-        let schemes = installed.iter().zip(world.whats).zip(&world.done);
-        let schemes = schemes.map(|((scheme, what), done)| {
+        let schemes = installed.iter().zip(world.whats).zip(&world.done).enumerate();
+        let schemes = schemes.map(|(nr, ((scheme, what), done))| {
             let Counters { sz_tried, qt_exceeds, max_window_sz, .. } = scheme.stats().clone();
+            let ends = parts.first().zip(parts.last()).map(|(a, b)| (a[nr], b[nr]));
             SchemeReport {
                 name: what.name.clone(),
                 action: what.scheme.action.name(),
@@ -260,6 +275,9 @@ impl<'a> Build<'a> {
                 collapsed_bytes: done.collapsed,
                 quota_exceeds: qt_exceeds,
                 max_window_bytes: max_window_sz,
+                saved_share_late: mean(parts, |parts| parts[nr].paged_out)
+                    / mean(late, |p| p.recorded).max(1.0),
+                pages_back_per_s: ends.map_or(0.0, |(a, b)| per_s(a.pages_back, b.pages_back)),
             }
         });
         Report {
@@ -280,6 +298,10 @@ impl<'a> Build<'a> {
             series: self.series,
         }
     }
+}
+
+fn mean<T>(of: &[T], value: impl Fn(&T) -> f64) -> f64 {
+    of.iter().map(value).sum::<f64>() / float(of.len().max(1) as u64)
 }
 
 /// What a reader has to keep in mind.
@@ -307,18 +329,24 @@ fn notes(scan: &Scan, world: &World<'_>) -> Vec<String> {
 }
 
 impl World<'_> {
-    /// How it is now.
-    fn point(&self, scan: &Scan, t_s: f64) -> Point {
-        let pageout = |what: &What| what.scheme.action == Action::Pageout;
+    /// How it is now, and the part of each scheme.
+    fn point(&self, scan: &Scan, t_s: f64) -> (Point, Vec<Part>) {
+        let takes = |what: &What| what.scheme.action == Action::Pageout;
         let takers: Vec<usize> =
-            self.whats.iter().enumerate().filter(|(_, w)| pageout(w)).map(|(nr, _)| nr).collect();
+            self.whats.iter().enumerate().filter(|(_, w)| takes(w)).map(|(nr, _)| nr).collect();
         let (mut present, mut out, mut bloat) = (0, 0, 0);
+        let mut each = vec![0; self.whats.len()];
         let mut shared = Vec::new();
         for (id, memory) in &self.targets {
             for unit in memory.units.values() {
-                let taken = takers.iter().map(|nr| unit.taken(*nr));
+                let mut all = PageBits::default();
+                for nr in &takers {
+                    let taken = unit.taken(*nr);
+                    each[*nr] += taken.count();
+                    all = all.or(taken);
+                }
                 present += unit.present().count();
-                out += taken.fold(PageBits::default(), PageBits::or).count();
+                out += all.count();
                 bloat += unit.bloat();
             }
             if let Some(map) = scan.pages.get(*id) {
@@ -326,13 +354,18 @@ impl World<'_> {
             }
         }
         let [again] = counted_again(shared.iter());
-        let back: f64 = takers.iter().map(|nr| self.done[*nr].returned).sum();
-        Point {
+        let mut parts = vec![Part::default(); self.whats.len()];
+        for nr in takers {
+            let paged_out = float(each[nr] * PAGE_SIZE);
+            parts[nr] = Part { paged_out, pages_back: self.done[nr].returned / 4096.0 };
+        }
+        let point = Point {
             t_s,
             recorded: float((present * PAGE_SIZE).saturating_sub(again)),
             paged_out: float(out * PAGE_SIZE),
             bloat: float(bloat),
-            pages_back: back / 4096.0,
-        }
+            pages_back: parts.iter().map(|part| part.pages_back).sum(),
+        };
+        (point, parts)
     }
 }

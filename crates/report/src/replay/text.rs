@@ -5,7 +5,7 @@ use std::fmt::Write;
 use isotherm_core::units::{counted, mib, percent, span};
 
 use super::{Report, SchemeReport};
-use crate::plan::text::{interval, shares};
+use crate::price::{interval, shares};
 use crate::shown::{float, written};
 
 impl Report {

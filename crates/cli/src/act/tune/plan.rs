@@ -9,7 +9,7 @@ use isotherm::raw::report::plan::{Limits, Report};
 use super::Tuner;
 use super::lab::{Halt, Lab};
 use crate::files;
-use crate::reading::plan::price;
+use crate::reading::plan::{after, price};
 
 /// For how long to wait for a record to be whole.
 const TRIES: u32 = 50;
@@ -42,7 +42,7 @@ pub(super) fn guess(tuner: &Tuner<'_>, lab: &mut Lab) -> Result<Option<u64>, Hal
                 continue;
             }
         };
-        match Report::build(&record, &Filter::default(), price(None, 1.0), limits) {
+        match Report::build(&record, &Filter::default(), price(None, 1.0), limits, &after) {
             Ok(report) => {
                 tuner.say(&format!("plan: {}", report.verdict().replace('\n', " ")));
                 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "µs")]

@@ -320,9 +320,14 @@ impl Unit {
         }
     }
 
+    /// Whether it is taken for cold since one page told so, and nothing more is known.
+    pub(in super::super) fn is_calmed(&self) -> bool {
+        self.guessed && self.levels.iter().all(|level| *level == 0)
+    }
+
     /// A page that was touched in every sample was not touched for a window. The unit is taken for
     /// cold until it is armed again, for which there may be no budget now.
-    pub(super) fn calm(&mut self, now: Time) {
+    pub(in super::super) fn calm(&mut self, now: Time) {
         self.guessed = true;
         self.expect(0);
         self.planes.forget(SETTLED);

@@ -57,7 +57,9 @@ fn memory_that_is_gone_over_comes_back_until_nothing_is_idle() {
         let row = row(&plan, age);
         let ([lo, mid, hi], truth) = (estimate(&row["refaults_per_s"]), pages_per_s);
         assert!(lo <= truth * 1.15 && truth <= hi * 1.15, "{age} s: {row:#}");
-        assert!(age > 4.0 || (0.5..2.0).contains(&(mid / truth)), "{age} s: {row:#}");
+        // Isotherm takes less than all that is idle for so long, and a replay of it sees a third to
+        // a half of that come back.
+        assert!((0.25..1.5).contains(&(mid / truth)), "{age} s: {row:#}");
         let [lo, _, hi] = estimate(&row["saved_share"]);
         // Pages leave after the idle time at the earliest, and after three times that and a second.
         let [most, least] = [age, 3.0 * age + 1.0].map(|s: f64| 1.0 - 0.75 * s.min(8.0) / 8.0);

@@ -211,15 +211,16 @@ mod tests {
         }
     }
 
-    /// A server that answers every request of 28 bytes with the value of key 5.
+    /// A server that answers every request of 28 bytes with the value of key 5, until nobody asks or
+    /// listens any more.
     fn always_five(socket: &Path) -> std::thread::JoinHandle<()> {
         let listener = std::os::unix::net::UnixListener::bind(socket).unwrap();
         std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             let mut request = [0; 28];
-            while stream.read_exact(&mut request).is_ok() {
-                stream.write_all(b"$12\r\n{\"id\":5,\"n\":\r\n").unwrap();
-            }
+            while stream.read_exact(&mut request).is_ok()
+                && stream.write_all(b"$12\r\n{\"id\":5,\"n\":\r\n").is_ok()
+            {}
         })
     }
 

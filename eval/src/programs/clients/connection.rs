@@ -211,8 +211,8 @@ mod tests {
         }
     }
 
-    /// A server that answers every request of 28 bytes with the value of key 5, until nobody asks or
-    /// listens any more.
+    /// A server that answers every request of 28 bytes with the value of key 5, until nobody asks
+    /// or listens any more.
     fn always_five(socket: &Path) -> std::thread::JoinHandle<()> {
         let listener = std::os::unix::net::UnixListener::bind(socket).unwrap();
         std::thread::spawn(move || {

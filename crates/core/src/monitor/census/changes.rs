@@ -228,6 +228,10 @@ impl Changes {
                 units.push(UnitCheck::new(place.0, place.1, *unit.pages));
             }
         }
+        // Those that wait are gone through once per window, not before every sample.
+        if !budget.allows_overdraft() {
+            self.calmed_left = 0;
+        }
     }
 
     /// Single pages of units that have woken up.

@@ -7,6 +7,7 @@ use std::io;
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use rustix::fs::fstatfs;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 /// A mapped map value. The mapping keeps the map alive, with or without its descriptor.
@@ -62,6 +63,9 @@ impl Drop for MappedWords {
 /// Where Linux (>= 5.4 with `CONFIG_DEBUG_INFO_BTF`) shows its own types.
 pub const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
 
+/// `SYSFS_MAGIC` of linux/magic.h.
+const SYSFS: i64 = 0x6265_6572;
+
 /// The kernel's description of its own types (BTF): 5 MiB that never change.
 ///
 /// Newer kernels map them (6.18 does). To read them takes 1350 system calls, of a page each, and as
@@ -88,6 +92,10 @@ impl KernelTypes {
     /// What the kernel says; `NotFound` if it shows none.
     pub fn open() -> io::Result<Self> {
         let file = File::open(VMLINUX)?;
+        // Whatever else is mounted there may change while it is mapped.
+        if !fstatfs(&file).is_ok_and(|of| of.f_type == SYSFS) {
+            return std::fs::read(VMLINUX).map(Self::from);
+        }
         let len = usize::try_from(file.metadata()?.len()).unwrap_or(0);
         // SAFETY: the kernel chooses the address, so that no memory of ours is replaced.
         let mapped = unsafe {
@@ -95,7 +103,7 @@ impl KernelTypes {
         };
         match mapped {
             Ok(ptr) => Ok(Self(Bytes::Mapped { ptr: ptr.cast_const().cast(), len })),
-            Err(_does_not_map) => std::fs::read(VMLINUX).map(|data| Self(Bytes::Read(data))),
+            Err(_does_not_map) => std::fs::read(VMLINUX).map(Self::from),
         }
     }
 }

@@ -217,9 +217,6 @@ impl Memory {
             // The kernel refuses this if it has no huge pages. Nothing depends on it then.
             // SAFETY: advice about pages that hold nothing yet.
             unsafe { libc::madvise(at, len, advice) };
-            // One call makes all pages where the kernel can (Linux 5.14), instead of a fault each.
-            // SAFETY: the range is inside our own mapping, and its content stays.
-            unsafe { libc::madvise(at, len, libc::MADV_POPULATE_WRITE) };
             for addr in (range.start..range.end).step_by(4096) {
                 write(addr);
             }

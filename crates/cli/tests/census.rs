@@ -15,7 +15,7 @@ fn isotherm() -> Command {
 /// Records a workload for 12 s, and scores the last four. Nothing, if the set cannot be used here.
 fn score(config: &str) -> Option<serde_json::Value> {
     // A busy machine may need some seconds until all was armed once.
-    let record = record(config, "12s")?;
+    let record = record(config, "5%", "12s")?;
     page_maps_are_reported(&record.path("record.isotherm"));
     Some(record.score("8s"))
 }
@@ -39,15 +39,15 @@ impl Recorded {
     }
 }
 
-/// Records a workload for so long. Nothing, if the set cannot be used here.
-fn record(config: &str, duration: &str) -> Option<Recorded> {
+/// Records a workload with a budget for so long. Nothing, if the set cannot be used here.
+fn record(config: &str, budget: &str, duration: &str) -> Option<Recorded> {
     let _one = ONE.lock();
     let dir = Recorded(tempfile::tempdir().unwrap());
     let [cfg, truth, record] = ["test.cfg", "truth", "record.isotherm"].map(|name| dir.path(name));
     std::fs::write(&cfg, config).unwrap();
     let output = isotherm()
         // The record ends first: a workload that ends gives its memory back.
-        .args(["record", "--budget", "5%", "--duration", duration, "-o", &record, "--"])
+        .args(["record", "--budget", budget, "--duration", duration, "-o", &record, "--"])
         .arg(env!("CARGO_BIN_EXE_isotherm"))
         .args(["workload", &cfg, "--truth", &truth, "-q"])
         .output()
@@ -96,6 +96,20 @@ fn scattered_blocks_are_found() {
     assert_right(&score);
 }
 
+/// Advice makes no page old that has become shared, and what was known of a unit is lost where it
+/// is tried. So one unit after the other became unresolved.
+#[test]
+fn what_was_known_before_a_fork_stays_known() {
+    let config = "@processes=2\n@fork_ms=1500\ncommon, 256M\nown, 8M\n\nsteady\n60000\n\
+                  common, 1, 64, 1, ro, pieces=256K, share=10, hz=50\n\
+                  own, 1, 64, 1, rw, length=4M, hz=100\n";
+    let Some(record) = record(config, "1%", "14s") else { return };
+    let score = record.score("7s");
+    assert!(score["windows"].as_f64().unwrap() >= 10.0, "{score}");
+    assert!(score["pages"]["recall"].as_f64().unwrap() >= 0.95, "{score}");
+    assert!(score["unresolved"].as_f64().unwrap() <= 0.01, "{score}");
+}
+
 #[test]
 fn memory_that_stays_shared_after_a_fork_is_found() {
     let config = "@processes=2\n@fork_ms=500\ncommon, 32M\nown, 32M\n\nsteady\n60000\n\
@@ -131,7 +145,7 @@ fn memory_above_2_to_the_47_is_found() {
         pattern("highest")
     );
     // Such machines are emulated, where the workload needs seconds to start.
-    let record = record(&config, "30s").expect("pagewalk works with five levels");
+    let record = record(&config, "5%", "30s").expect("pagewalk works with five levels");
     let score = record.score("8s");
     assert_right(&score);
     assert_eq!(score["unresolved"].as_f64(), Some(0.0), "{score}");

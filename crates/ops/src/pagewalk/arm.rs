@@ -87,12 +87,13 @@ impl PageWalk {
         ranges
     }
 
-    /// Finds out which pages of a unit other processes map, too, before advice was ever given.
+    /// Finds out which pages of a unit other processes map, too, before advice was ever given. Only
+    /// young ones have to be made old.
     fn find_shared(&mut self, slot: u16, unit: &UnitCheck, at: Time) {
         if !self.known(slot, unit, at).pages.is_empty() || unit.leaf_shift > 12 {
             return;
         }
-        let shared = self.shared_of(slot, unit, unit.present.and(unit.pages));
+        let shared = self.shared_of(slot, unit, unit.young.and(unit.pages));
         if !shared.is_empty() {
             self.fallback(slot).stuck.tried(unit.start, shared, PageBits::default(), at);
         }
@@ -195,8 +196,7 @@ impl PageWalk {
         if unit.leaf_shift > 12 {
             return pages;
         }
-        // Some are. The flags of all are read at once.
-        space.shared_pages(unit.start).map_or(none, |shared| pages.and(PageBits(shared)))
+        space.shared_pages(unit.start, pages.0).map_or(none, PageBits)
     }
 
     /// Clears all memory of the process for units with pages that nothing else makes old.

@@ -7,7 +7,9 @@
 //! microsecond for every page that it touches again. So its use is bounded twice: it is used only
 //! on processes with at most [`MAX_RSS`] of resident memory, and so rarely that both costs together
 //! stay below 0.5 % of the time. It is used up to [`MOST_RARER`] times more rarely if only a small
-//! part of the memory needs it.
+//! part of the memory needs it. What the process will touch again is not known before. It is at
+//! most what was young the last time, which of a process that has just filled its memory is all of
+//! it. So where that alone forbids another use, what was touched since is counted.
 //!
 //! `clear_refs` also clears pages that the monitor is watching. So the set of young pages is read
 //! first and kept: such a page still counts as young until it is prepared itself. (A first access
@@ -48,6 +50,8 @@ const FAIR_PART: u64 = 4;
 const MOST_RARER: u64 = 16;
 /// Least time between two clears, in ns, whatever one costs: one aggregation window by default.
 const MIN_REST_NS: u64 = 100_000_000;
+/// What was touched since the last use is counted so long after it, in ns, and as often at most.
+const COUNT_NS: u64 = 1_000_000_000;
 /// After a refusal (no permission, too large) or without effect, try again so much later, in ns.
 const RETRY_NS: u64 = 10_000_000_000;
 
@@ -75,8 +79,10 @@ struct Last {
     end: Time,
     /// What it took, without what the process paid, in ns.
     own_ns: u64,
-    /// How many leaves were young.
+    /// How many leaves were young; or were touched since, if that was counted.
     all: u64,
+    /// When they were counted.
+    counted: Time,
 }
 
 impl Last {
@@ -84,6 +90,14 @@ impl Last {
     /// about, all may be young again.
     fn again(&self, asked: Asked) -> u64 {
         self.all.min(asked.needed.saturating_add(self.all.saturating_sub(asked.known)))
+    }
+
+    /// Whether enough time has passed for those who ask, if so many leaves are touched again.
+    fn is_over(&self, again: u64, asked: Asked, now: Time) -> bool {
+        let cost_ns = self.own_ns + again * SET_AGAIN_NS;
+        let fair = asked.needed.saturating_mul(FAIR_PART).max(1);
+        let rarer = (again / fair).clamp(1, MOST_RARER);
+        now.since(self.end) >= (cost_ns * REST * rarer).max(MIN_REST_NS)
     }
 }
 
@@ -140,13 +154,23 @@ impl Fallback {
     /// The first time most memory is young, since the process has filled it. What it pays is known
     /// afterwards only, by what it touches again.
     pub(super) fn is_due(&self, asked: Asked, now: Time) -> bool {
-        self.last.is_none_or(|last| {
-            let again = last.again(asked);
-            let cost_ns = last.own_ns + again * SET_AGAIN_NS;
-            let fair = asked.needed.saturating_mul(FAIR_PART).max(1);
-            let rarer = (again / fair).clamp(1, MOST_RARER);
-            now.since(last.end) >= (cost_ns * REST * rarer).max(MIN_REST_NS)
+        self.last.is_none_or(|last| last.is_over(last.again(asked), asked, now))
+    }
+
+    /// Whether it would be due if nothing but what is asked about was touched again, so that it is
+    /// worth to count what was.
+    pub(super) fn is_worth_counting(&self, asked: Asked, now: Time) -> bool {
+        self.last.is_some_and(|last| {
+            let is_old = now.since(last.counted) >= COUNT_NS;
+            is_old && last.is_over(last.all.min(asked.needed), asked, now)
         })
+    }
+
+    /// So many leaves were touched since it was used last.
+    pub(super) fn note_touched(&mut self, leaves: u64, now: Time) {
+        if let Some(last) = &mut self.last {
+            (last.all, last.counted) = (leaves, now);
+        }
     }
 
     /// Puts off the next try, after a refusal.
@@ -168,7 +192,8 @@ impl Fallback {
         self.keep(&mut young);
         // Not real time: this thread may have waited for a CPU, without the lock.
         let own_ns = thread_cpu_ns().saturating_sub(begin);
-        self.last = Some(Last { end: now(), own_ns, all });
+        let end = now();
+        self.last = Some(Last { end, own_ns, all, counted: end });
         Ok(cleared)
     }
 
@@ -249,7 +274,7 @@ mod tests {
         let asked = |needed, known| Asked { needed, known };
         assert!(fallback.is_due(asked(1, 1), end), "the first time");
         // 1 ms of our own, and another for 2000 young leaves.
-        fallback.last = Some(Last { end, own_ns: 1_000_000, all: 2000 });
+        fallback.last = Some(Last { end, own_ns: 1_000_000, all: 2000, counted: end });
         for (needed, known, wait_ms) in [
             (2000, 2000, 400),
             (500, 500, 400),
@@ -265,6 +290,27 @@ mod tests {
             assert!(fallback.is_due(asked, due), "{asked:?}");
             assert!(!fallback.is_due(asked, Time(due.0 - 1)), "{asked:?}");
         }
+    }
+
+    #[test]
+    fn what_was_touched_since_is_counted_where_that_may_allow_it() {
+        let end = Time(1_000_000_000);
+        // The process had filled its memory: 128,000 leaves.
+        let last = Last { end, own_ns: 5_000_000, all: 128_000, counted: end };
+        let mut fallback = Fallback { last: Some(last), ..Fallback::default() };
+        let asked = Asked { needed: 1000, known: 5000 };
+        let in_2_s = end + 2_000_000_000;
+        assert!(!fallback.is_due(asked, in_2_s));
+        assert!(!fallback.is_worth_counting(asked, end + COUNT_NS), "not due in any case");
+        assert!(fallback.is_worth_counting(asked, in_2_s));
+        // It goes over 2000 of them.
+        fallback.note_touched(2000, in_2_s);
+        assert!(fallback.is_due(asked, in_2_s));
+        // Or over all of them, and then it is not counted again at once.
+        fallback.note_touched(128_000, in_2_s);
+        assert!(!fallback.is_due(asked, in_2_s));
+        assert!(!fallback.is_worth_counting(asked, in_2_s + (COUNT_NS - 1)));
+        assert!(fallback.is_worth_counting(asked, in_2_s + COUNT_NS));
     }
 
     #[test]

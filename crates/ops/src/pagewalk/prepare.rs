@@ -1,6 +1,6 @@
 //! Making pages old: what is young is cleared, looked at again, and judged.
 
-use isotherm_core::{Check, PageState, Time};
+use isotherm_core::{AddrRange, Check, PageState, Time};
 use isotherm_host::proc::{Proc, read_monitored_ranges};
 use isotherm_pages::tables::{Dense, PageKey, Query, Space};
 use isotherm_sys::clock::{now, thread_cpu_ns};
@@ -182,23 +182,27 @@ impl PageWalk {
     /// Clears all bits of an address space if that is allowed now, for the sake of so many leaves.
     /// What was young is kept in mind. Returns when it was done; `None` if it was not.
     pub(super) fn clear_whole_space(&mut self, slot: u16, asked: Asked, at: Time) -> Option<Time> {
-        if !self.fallback(slot).is_due(asked, at) || !self.may_clear_whole_space(slot, at) {
+        if !self.may_clear_whole_space(slot, at) {
             return None;
         }
-        let space = self.tables.space(slot)?;
-        let pid = space.pid();
         let begin = thread_cpu_ns();
-        let mut ranges = Vec::new();
-        let proc = Proc::default();
-        let known = !space.has_exited()
-            && read_monitored_ranges(&proc, pid, &mut self.text, &mut ranges).is_ok();
-        let mut young = Vec::new();
-        let mut note = |start, found: Dense<'_>| note_young(slot, start, &found, &mut young);
-        let read = known
-            && ranges.iter().all(|range| self.tables.dense_space(slot, *range, &mut note).is_ok());
+        let mut young = None;
+        if !self.fallback(slot).is_due(asked, at) {
+            if !self.fallback(slot).is_worth_counting(asked, at) {
+                return None;
+            }
+            young = self.young_leaves(slot);
+            let touched = young.as_ref()?.len() as u64;
+            self.fallback(slot).note_touched(touched, at);
+            if !self.fallback(slot).is_due(asked, at) {
+                return None;
+            }
+        }
+        let pid = self.tables.space(slot)?.pid();
+        let young = young.or_else(|| self.young_leaves(slot));
         // The file is opened by number, so the process must still be the same afterwards. If it is
         // not, the bits of another process were cleared, and nothing is called cleared.
-        let cleared = match read.then(|| self.fallback(slot).clear(pid, young, begin)) {
+        let cleared = match young.map(|young| self.fallback(slot).clear(pid, young, begin)) {
             Some(Err(err)) => {
                 self.note_shared_refusal(slot, &err);
                 None
@@ -213,6 +217,17 @@ impl PageWalk {
             self.fallback(slot).put_off(at);
         }
         done
+    }
+
+    /// All leaves of an address space that are young, sorted. `None`: they could not all be read.
+    fn young_leaves(&mut self, slot: u16) -> Option<Vec<PageKey>> {
+        let space = self.tables.space(slot).filter(|space| !space.has_exited())?;
+        let mut ranges = Vec::new();
+        read_monitored_ranges(&Proc::default(), space.pid(), &mut self.text, &mut ranges).ok()?;
+        let mut young = Vec::new();
+        let mut note = |start, found: Dense<'_>| note_young(slot, start, &found, &mut young);
+        let read = |range: &AddrRange| self.tables.dense_space(slot, *range, &mut note).is_ok();
+        ranges.iter().all(read).then_some(young)
     }
 }
 

@@ -111,18 +111,25 @@ impl Space {
         present.then_some(PageFlags { exclusive: flags >> 56 & 1 == 1, file: flags >> 61 & 1 == 1 })
     }
 
-    /// One bit per page of the 2 MiB at `start`, the first in the lowest bit of the first word: is
-    /// one mapped that is mapped elsewhere, too? `None` if pagemap cannot be read.
+    /// Those of these pages of the 2 MiB at `start` that are mapped, and mapped elsewhere, too. One
+    /// bit per page, the first in the lowest bit of the first word. `None` if pagemap cannot be
+    /// read.
+    ///
+    /// For each page that it tells about, the kernel reads what it keeps of the page's frame, which
+    /// is rarely in a cache. So only words with a page that is asked about are read.
     #[must_use]
-    pub fn shared_pages(&self, start: u64) -> Option<[u64; 8]> {
-        let mut bytes = [0; 8 * 512];
-        self.pagemap.as_ref()?.read_exact_at(&mut bytes, (start >> 12) * 8).ok()?;
+    pub fn shared_pages(&self, start: u64, asked: [u64; 8]) -> Option<[u64; 8]> {
+        let pagemap = self.pagemap.as_ref()?;
         let mut shared = [0; 8];
-        for (word, entries) in shared.iter_mut().zip(bytes.as_chunks::<8>().0.chunks_exact(64)) {
-            for (nr, entry) in entries.iter().enumerate() {
+        let words = shared.iter_mut().zip(asked).zip((start >> 12..).step_by(64));
+        for ((word, asked), page) in words.filter(|((_, asked), _)| *asked != 0) {
+            let mut bytes = [0; 8 * 64];
+            pagemap.read_exact_at(&mut bytes, page * 8).ok()?;
+            for (nr, entry) in bytes.as_chunks::<8>().0.iter().enumerate() {
                 let flags = u64::from_ne_bytes(*entry);
                 *word |= (flags >> 63 & !(flags >> 56) & 1) << nr;
             }
+            *word &= asked;
         }
         Some(shared)
     }

@@ -64,6 +64,11 @@ pub(super) struct Map {
     pub(super) nr_unknown: usize,
     /// Whether much of it can only be made old together.
     pub(super) has_together: bool,
+    /// Whether some of it could be made old alone before, so that more of it may have become like
+    /// that: the target has forked.
+    pub(super) is_newly_shared: bool,
+    /// Whether some of it is in use and cannot be seen until such units are made old.
+    pub(super) needs_clearing: bool,
     /// When such units may be asked about again; 0 if they never were.
     pub(super) next_together: Time,
     /// How long it takes until then, in ns. It becomes longer with each refusal.

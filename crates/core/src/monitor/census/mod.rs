@@ -196,8 +196,10 @@ impl Sampler for Census {
                 continue;
             }
             let (was_unknown, before) = (!unit.armed, unit.since);
+            map.is_newly_shared |= unit.is_newly_shared(check);
             map.sums.take_out(unit);
             nr_cleared += unit.was_armed(check, now);
+            map.needs_clearing |= unit.needs_clearing();
             map.sums.add(unit);
             let since = unit.since;
             map.has_together |= check.together && check.stuck.count() >= MUCH_TOGETHER;

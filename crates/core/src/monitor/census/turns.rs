@@ -98,8 +98,11 @@ impl Turns {
 
     fn choose_of(&self, map: &mut Map, units: &mut Vec<UnitCheck>, budget: &mut Budget) -> bool {
         let now = self.now;
-        if map.has_together && map.next_together == Time(0) {
-            // The first clearing is of use to all that was never seen, so that waits for it.
+        let is_first = map.has_together && map.next_together == Time(0);
+        let is_wanted = map.is_newly_shared || map.needs_clearing;
+        if is_first || is_wanted && now >= map.next_together {
+            // The first clearing is of use to all that was never seen, so that waits for it. So
+            // does what may have become shared.
             let may = self.is_starved || budget.allows_overdraft();
             if may && units.len() < self.most && budget.is_apart(now) {
                 choose_together(map, units, budget, now);
@@ -123,13 +126,12 @@ impl Turns {
                 (is_in_sample && !unit.armed)
                     || (at + slot).is_multiple_of(SPARED.0) && now.since(unit.since) >= SPARED.1
             } else {
-                let is_blind = unit.together && unit.has_stuck();
                 let waited = !self.is_first_pass && unit.has_waited(now, &self.spans, most_ns);
-                !unit.armed || is_blind || waited
+                !unit.armed || unit.needs_clearing() || waited
             };
             let is_asked = |c: &UnitCheck| (c.target, c.start) == (map.id, unit.start);
             if is_due && unit.together {
-                if budget.allows_clearing(now, unit.has_stuck()) {
+                if budget.allows_clearing(now, unit.needs_clearing()) {
                     choose_together(map, units, budget, now);
                 }
             } else if is_due && !units.iter().any(is_asked) {
@@ -149,6 +151,10 @@ impl Turns {
 /// Units of a target that can only be made old together: all of them, or none if they were asked
 /// about a short time ago. As all memory of the target is made old, what was never seen is asked
 /// about as well.
+///
+/// After a fork all memory of a target is shared at once, and was seen before. To make it old by
+/// itself would lose what is known of each unit, and find out only that it is shared. So as soon as
+/// one unit is found like that, the set is asked once about all of them.
 fn choose_together(map: &mut Map, units: &mut Vec<UnitCheck>, budget: &mut Budget, now: Time) {
     if now < map.next_together {
         return;
@@ -157,7 +163,9 @@ fn choose_together(map: &mut Map, units: &mut Vec<UnitCheck>, budget: &mut Budge
     map.next_together = now + map.together_rest_ns;
     let asked: Vec<u64> = units.iter().filter(|c| c.target == map.id).map(|c| c.start).collect();
     let spared = &map.spared;
-    let rides = |unit: &Unit| !unit.armed && !spared.unit(unit.start, now);
+    map.needs_clearing = false;
+    let is_doubtful = core::mem::take(&mut map.is_newly_shared);
+    let rides = |u: &Unit| (is_doubtful || !u.armed) && !spared.unit(u.start, now);
     for unit in map.units.iter_mut().filter(|unit| unit.together || rides(unit)) {
         if asked.contains(&unit.start) {
             continue;
@@ -252,6 +260,44 @@ mod tests {
         budget.cleared(10_000_000, NOW);
         assert_eq!(choose(&mut maps[1..], &mut budget, NOW + 59_000_000), []);
         assert_eq!(choose(&mut maps[1..], &mut budget, NOW + 60_000_000), all(2));
+    }
+
+    #[test]
+    fn when_one_unit_has_become_shared_all_are_asked_about_once() {
+        let mut map = map(1, 64);
+        for unit in &mut map.units {
+            let check = UnitCheck { answered: true, present: PageBits::ALL, ..whole(unit) };
+            unit.was_armed(&check, Time(0));
+        }
+        map.nr_unknown = 0;
+        let found = UnitCheck { answered: true, together: true, ..whole(&map.units[5]) };
+        assert!(map.units[5].is_newly_shared(&found), "advice was of use before");
+        assert!(!map.units[5].is_newly_shared(&UnitCheck { pages: PageBits::page(3), ..found }));
+        map.is_newly_shared = true;
+        map.units[5].was_armed(&found, Time(0));
+        assert!(!map.units[5].is_newly_shared(&found), "that is known");
+        let mut budget = Budget::default();
+        budget.begin(100, Time(0));
+        budget.earn(100, NOW);
+        let mut asked = |map: &mut Map, now| {
+            let maps = core::slice::from_mut(map);
+            let turns = Turns::new(maps, &budget, &Attrs::default(), now, true);
+            let mut units = Vec::new();
+            turns.choose(maps, 0, &mut units, &mut budget);
+            let only_together = units.iter().filter(|check| check.only_together).count();
+            (only_together, units.len() - only_together)
+        };
+        assert_eq!(asked(&mut map, NOW), (63, 1));
+        // They are asked about one by one again, and soon all that needs it together.
+        assert_eq!(asked(&mut map, NOW), (0, CHUNK));
+        map.needs_clearing = true;
+        assert_eq!(asked(&mut map, NOW), (0, CHUNK), "not so soon");
+        assert_eq!(asked(&mut map, NOW + TOGETHER_REST_NS.1), (0, 1));
+    }
+
+    /// A question about a whole unit.
+    fn whole(unit: &Unit) -> UnitCheck {
+        UnitCheck::new(TargetId(1), unit.start, PageBits::ALL)
     }
 
     #[test]

@@ -213,6 +213,18 @@ impl Unit {
         }
     }
 
+    /// Whether it could be made old by itself before, and by this answer only together with all
+    /// memory of the target.
+    pub(super) fn is_newly_shared(&self, check: &UnitCheck) -> bool {
+        self.armed && !self.together && check.together && check.pages == *self.pages
+    }
+
+    /// Whether something of it is in use that cannot be seen until all memory of the target is made
+    /// old.
+    pub(super) fn needs_clearing(&self) -> bool {
+        self.together && self.has_stuck()
+    }
+
     /// Takes in that the unit, or a part of it, was made old at `now`. Returns how many pages the
     /// target will have to set the bit of again.
     pub(super) fn was_armed(&mut self, check: &UnitCheck, now: Time) -> u64 {

@@ -204,13 +204,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.html {
         write_file(path, &report.to_html(policy.as_deref()))?;
     }
-    if let Some(path) = &args.output {
-        let Some(policy) = &policy else {
-            return Err(exit::with(
-                exit::PARTIAL,
-                format!("no policy was written\n  why:   {}", report.verdict()),
-            ));
-        };
+    if let (Some(path), Some(policy)) = (&args.output, &policy) {
         write_file(path, policy)?;
     }
     let mut out = args.pager.open();
@@ -218,6 +212,17 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let finished = out.finish();
     shown?;
     finished?;
+    // What was watched is told in any case. A script that wants a policy gets none.
+    if args.output.is_some() && policy.is_none() {
+        return Err(exit::with(
+            exit::PARTIAL,
+            format!(
+                "no policy was written\n  why:   {}\n  hint:  a longer record narrows the intervals; \
+                 --max-slowdown, --max-refaults and --save say what you want",
+                report.verdict()
+            ),
+        ));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -113,8 +113,10 @@ fn what_is_not_possible_is_said_and_nothing_is_written() {
     let dir = scratch();
     plan(dir.path(), HOT_AND_COLD, 40, "");
     let run = |args: &str| -> Said { isotherm(dir.path(), args) };
-    run("plan w.data --save 95% -o p.toml")
-        .expect(6, &["no policy was written", "is only sure to save"]);
+    // What was found is shown all the same.
+    let refused = run("plan w.data --save 95% -o p.toml");
+    let out = &refused.expect(6, &["no policy was written", "is only sure to save"]).out;
+    assert!(out.contains("paging out what was idle for so long"), "{refused:#?}");
     assert!(!dir.path().join("p.toml").exists());
     let nothing = run("plan w.data --save 95%");
     assert!(nothing.expect(0, &[]).out.contains("No idle time is recommended"), "{nothing:#?}");

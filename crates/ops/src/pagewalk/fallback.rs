@@ -50,7 +50,8 @@ const FAIR_PART: u64 = 4;
 const MOST_RARER: u64 = 16;
 /// Least time between two clears, in ns, whatever one costs: one aggregation window by default.
 const MIN_REST_NS: u64 = 100_000_000;
-/// What was touched since the last use is counted so long after it, in ns, and as often at most.
+/// What was touched since the last use is counted so long after it, in ns, and again each time when
+/// half as long again has passed. To count reads all page tables, 1 to 2 ms per GiB.
 const COUNT_NS: u64 = 1_000_000_000;
 /// After a refusal (no permission, too large) or without effect, try again so much later, in ns.
 const RETRY_NS: u64 = 10_000_000_000;
@@ -161,7 +162,8 @@ impl Fallback {
     /// worth to count what was.
     pub(super) fn is_worth_counting(&self, asked: Asked, now: Time) -> bool {
         self.last.is_some_and(|last| {
-            let is_old = now.since(last.counted) >= COUNT_NS;
+            let rest_ns = (last.counted.since(last.end) / 2).max(COUNT_NS);
+            let is_old = now.since(last.counted) >= rest_ns;
             is_old && last.is_over(last.all.min(asked.needed), asked, now)
         })
     }
@@ -311,6 +313,11 @@ mod tests {
         assert!(!fallback.is_due(asked, in_2_s));
         assert!(!fallback.is_worth_counting(asked, in_2_s + (COUNT_NS - 1)));
         assert!(fallback.is_worth_counting(asked, in_2_s + COUNT_NS));
+        // The longer it lasts, the more rarely it is counted.
+        let in_10_s = end + 10_000_000_000;
+        fallback.note_touched(128_000, in_10_s);
+        assert!(!fallback.is_worth_counting(asked, in_10_s + (5 * COUNT_NS - 1)));
+        assert!(fallback.is_worth_counting(asked, in_10_s + 5 * COUNT_NS));
     }
 
     #[test]

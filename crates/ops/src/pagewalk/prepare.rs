@@ -185,21 +185,19 @@ impl PageWalk {
         if !self.may_clear_whole_space(slot, at) {
             return None;
         }
+        let is_due = self.fallback(slot).is_due(asked, at);
+        if !is_due && !self.fallback(slot).is_worth_counting(asked, at) {
+            return None;
+        }
         let begin = thread_cpu_ns();
-        let mut young = None;
-        if !self.fallback(slot).is_due(asked, at) {
-            if !self.fallback(slot).is_worth_counting(asked, at) {
-                return None;
-            }
-            young = self.young_leaves(slot);
-            let touched = young.as_ref()?.len() as u64;
-            self.fallback(slot).note_touched(touched, at);
+        let young = self.young_leaves(slot);
+        if let Some(young) = young.as_ref().filter(|_| !is_due) {
+            self.fallback(slot).note_touched(young.len() as u64, at);
             if !self.fallback(slot).is_due(asked, at) {
                 return None;
             }
         }
         let pid = self.tables.space(slot)?.pid();
-        let young = young.or_else(|| self.young_leaves(slot));
         // The file is opened by number, so the process must still be the same afterwards. If it is
         // not, the bits of another process were cleared, and nothing is called cleared.
         let cleared = match young.map(|young| self.fallback(slot).clear(pid, young, begin)) {

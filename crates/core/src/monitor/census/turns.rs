@@ -99,8 +99,9 @@ impl Turns {
     fn choose_of(&self, map: &mut Map, units: &mut Vec<UnitCheck>, budget: &mut Budget) -> bool {
         let now = self.now;
         let is_first = map.has_together && map.next_together == Time(0);
-        let is_wanted = map.is_newly_shared || map.needs_clearing;
-        if is_first || is_wanted && now >= map.next_together {
+        let is_wanted = (map.is_newly_shared || map.needs_clearing) && now >= map.next_together;
+        // A clearing spares nothing. Reclaim needs the bits that it would take.
+        if is_first || is_wanted && !map.spared.any(now) {
             // The first clearing is of use to all that was never seen, so that waits for it. So
             // does what may have become shared.
             let may = self.is_starved || budget.allows_overdraft();
@@ -181,6 +182,7 @@ fn choose_together(map: &mut Map, units: &mut Vec<UnitCheck>, budget: &mut Budge
 mod tests {
     use super::*;
     use crate::addr::AddrRange;
+    use crate::ops::Reclaimed;
     use crate::region::Region;
     use crate::rng::Rng;
     use crate::target::TargetId;
@@ -292,7 +294,11 @@ mod tests {
         assert_eq!(asked(&mut map, NOW), (0, CHUNK));
         map.needs_clearing = true;
         assert_eq!(asked(&mut map, NOW), (0, CHUNK), "not so soon");
-        assert_eq!(asked(&mut map, NOW + TOGETHER_REST_NS.1), (0, 1));
+        let later = NOW + TOGETHER_REST_NS.1;
+        map.set_reclaimed(Reclaimed::All, later);
+        assert_eq!(asked(&mut map, later), (0, 0), "reclaim needs the bits");
+        map.set_reclaimed(Reclaimed::Over, later);
+        assert_eq!(asked(&mut map, later), (0, 1));
     }
 
     /// A question about a whole unit.

@@ -1,5 +1,6 @@
 //! When the mappings of a target are read: as it is added, once per update interval (less often if
-//! that costs much), and before a snapshot that shows memory of which no mapping was read.
+//! that costs much, and while it maps as much as before), and before a snapshot that shows memory
+//! of which no mapping was read.
 //!
 //! So whoever reads a record knows the mappings before the accesses. A target whose memory cannot
 //! be named (it was unmapped in the meantime) is read once per change of its outline, not once per
@@ -12,15 +13,29 @@ use isotherm_record::Mapping;
 
 /// Time between two readings of all mappings, as a multiple of what one costs: 1 % of a CPU.
 const REST: u64 = 100;
+/// The same while a target maps as much as before: 0.2 %. What moved without that, or has another
+/// name, is noticed later.
+const SAME_SIZE_REST: u64 = 500;
 
 /// When all mappings are read again, after that took `cost_ns` of CPU time.
 pub(crate) fn next_reading(now: Time, every_ns: u64, cost_ns: u64) -> Time {
     now + every_ns.max(cost_ns.saturating_mul(REST))
 }
 
+/// How the mappings of a target were read last.
+#[derive(Debug, Clone, Copy)]
+struct Reading {
+    at: Time,
+    /// How much it mapped just before.
+    size: [u64; 3],
+    cost_ns: u64,
+}
+
 /// What was read of the targets' mappings.
 #[derive(Debug, Default)]
 pub(crate) struct Maps {
+    /// How it was read, where the kernel told how much the target maps.
+    readings: BTreeMap<TargetId, Reading>,
     /// Where mappings are, neighbours joined.
     mapped: BTreeMap<TargetId, Vec<AddrRange>>,
     /// What the regions of the last snapshots covered, neighbours joined.
@@ -34,8 +49,27 @@ impl Maps {
         self.mapped.insert(id, joined(mapped));
     }
 
+    /// Notes that a target's mappings are read, which cost so much CPU time; `size` is how much it
+    /// mapped just before.
+    pub(crate) fn note(&mut self, id: TargetId, size: Option<[u64; 3]>, at: Time, cost_ns: u64) {
+        match size {
+            Some(size) => self.readings.insert(id, Reading { at, size, cost_ns }),
+            None => self.readings.remove(&id),
+        };
+    }
+
+    /// Whether a target's mappings need not be read again yet, since it maps as much as before.
+    pub(crate) fn may_rest(&self, id: TargetId, size: Option<[u64; 3]>, now: Time) -> bool {
+        let all_ns: u64 = self.readings.values().map(|reading| reading.cost_ns).sum();
+        self.readings.get(&id).is_some_and(|last| {
+            let is_early = now.since(last.at) < all_ns.saturating_mul(SAME_SIZE_REST);
+            size == Some(last.size) && is_early
+        })
+    }
+
     /// Forgets a target that is gone.
     pub(crate) fn forget(&mut self, id: TargetId) {
+        self.readings.remove(&id);
         self.mapped.remove(&id);
         self.outlines.remove(&id);
     }
@@ -94,6 +128,26 @@ mod tests {
             let next = next_reading(Time(0), SECOND, cost_ms * 1_000_000);
             assert_eq!(next.0 / SECOND, seconds, "{cost_ms} ms");
         }
+    }
+
+    #[test]
+    fn targets_that_map_as_much_as_before_are_read_seldom_if_all_of_them_cost_much() {
+        const MS: u64 = 1_000_000;
+        let mut maps = Maps::default();
+        let size = Some([3, 2, 1]);
+        assert!(!maps.may_rest(TargetId(1), size, Time(0)), "it was never read");
+        for id in 1..=4 {
+            maps.note(TargetId(id), size, Time(0), MS);
+        }
+        // Each takes a millisecond, so all of them may be read every two seconds.
+        let may_rest = |maps: &Maps, size, ms| maps.may_rest(TargetId(1), size, Time(ms * MS));
+        assert!(may_rest(&maps, size, 1999) && !may_rest(&maps, size, 2000));
+        for other in [Some([4, 2, 1]), Some([3, 2, 2]), None] {
+            assert!(!may_rest(&maps, other, 1), "{other:?}");
+        }
+        maps.forget(TargetId(2));
+        maps.note(TargetId(3), None, Time(0), MS);
+        assert!(may_rest(&maps, size, 999) && !may_rest(&maps, size, 1000), "two are left");
     }
 
     #[test]

@@ -354,8 +354,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Writes the mappings of all targets, if it is time; the writer leaves out what did not
-    /// change.
+    /// Writes the mappings of all targets that may have changed, if it is time; the writer leaves
+    /// out what did not change.
     fn mappings(&mut self, now: Time, every_ns: u64) {
         if now < self.maps_at {
             return;
@@ -363,7 +363,11 @@ impl Recorder {
         let before = clock::thread_cpu_ns();
         self.peak_rss_bytes = self.peak_rss_bytes.max(own_cost(&mut self.text).rss_bytes);
         for i in 0..self.targets.len() {
-            self.mappings_of(self.targets[i].id, self.targets[i].pid, now);
+            let (id, pid) = (self.targets[i].id, self.targets[i].pid);
+            let size = self.size_of(pid);
+            if !self.maps.may_rest(id, size, now) {
+                self.mappings_of(id, pid, now);
+            }
         }
         let cost_ns = clock::thread_cpu_ns().saturating_sub(before);
         self.maps_at = next_reading(now, every_ns, cost_ns);
@@ -379,12 +383,19 @@ impl Recorder {
     }
 
     fn mappings_of(&mut self, id: TargetId, pid: u32, now: Time) {
+        let (size, before) = (self.size_of(pid), clock::thread_cpu_ns());
         let mappings = mappings_of(pid, &mut self.text);
         if !mappings.is_empty() {
             self.maps.learn(id, &mappings);
             let written = self.writer.mappings(now, id, &mappings);
             self.count(written);
         }
+        self.maps.note(id, size, now, clock::thread_cpu_ns().saturating_sub(before));
+    }
+
+    /// How much a process maps.
+    fn size_of(&mut self, pid: u32) -> Option<[u64; 3]> {
+        Proc::default().mapped_pages(pid, &mut self.text).ok().filter(|_| pid != 0)
     }
 
     /// Passes an event on, to the readers of the record as well.

@@ -117,6 +117,8 @@ pub(super) struct Fallback {
     pub(super) statm: MappedSize,
     /// When its mappings were read, and how much it mapped just before that.
     pub(super) mapped: Option<(Time, [u64; 3])>,
+    /// What that took, in ns of CPU time.
+    pub(super) maps_ns: u64,
     /// Whether people were told that no page can be made old any more.
     pub(super) told_refusal: bool,
     /// Whether people were told that the process may not be cleared as a whole.

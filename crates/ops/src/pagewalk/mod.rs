@@ -51,6 +51,8 @@ use self::unresolved::Unresolved;
 /// Time between two readings of a target's mappings, as a multiple of what one costs: 1 %. To read
 /// 65,000 mappings takes some 50 ms, and a target may change them all the time.
 const MAPS_REST: u64 = 100;
+/// The same for the mappings of all targets together, while they map as much as before: 0.2 %.
+const SAME_SIZE_REST: u64 = 500;
 
 /// With so many targets at most, the files that tell their sizes stay open.
 const STAY_OPEN: usize = 16;
@@ -99,6 +101,8 @@ pub struct PageWalk {
     max_clears: usize,
     fallback_limit: u64,
     same_size_ns: u64,
+    /// What it takes to read the mappings of all targets once, in ns of CPU time.
+    all_maps_ns: u64,
     /// When the kernel may be made to put pages on their LRU lists.
     next_drain: Time,
     text: Vec<u8>,
@@ -128,6 +132,7 @@ impl PageWalk {
             max_clears: 1024,
             fallback_limit: fallback::MAX_RSS,
             same_size_ns: 0,
+            all_maps_ns: 0,
             next_drain: Time(0),
             text: Vec::new(),
             pressure: Pressure::default(),
@@ -165,8 +170,10 @@ impl PageWalk {
     }
 
     /// Leaves the mappings of a target unread for so long, in ns, as long as it maps as much as
-    /// before; 0, the default, reads them at every [`Operations::update`]. Who moves memory without
-    /// mapping more or less of it is noticed that much later.
+    /// before. The default, 0, is as long as keeps the reading of all targets' mappings below 0.2 %
+    /// of a CPU; so those of one target with some hundred mappings are read at every
+    /// [`Operations::update`]. Who moves memory without mapping more or less of it is noticed that
+    /// much later.
     pub const fn set_same_size_rest(&mut self, ns: u64) {
         self.same_size_ns = ns;
     }
@@ -226,9 +233,9 @@ impl PageWalk {
         now() >= self.fallback(slot).next_maps || self.reopen(id).is_ok_and(|is_new| is_new)
     }
 
-    /// How much a target maps, if mappings that seem to be the same are not read again.
+    /// How much a target maps.
     fn mapped(&mut self, id: TargetId) -> Option<[u64; 3]> {
-        let slot = self.tables.slot(id).filter(|_| self.same_size_ns > 0)?;
+        let slot = self.tables.slot(id)?;
         let pid = self.tables.space(slot)?.pid();
         let mut text = std::mem::take(&mut self.text);
         let mapped = self.fallback(slot).statm.parts(&Proc::default(), pid, &mut text);
@@ -246,7 +253,8 @@ impl PageWalk {
 
     /// Whether a target's mappings were read a short time ago and it maps as much as then.
     fn is_as_before(&mut self, id: TargetId, mapped: [u64; 3]) -> bool {
-        let (rest, now) = (self.same_size_ns, now());
+        let rest = self.same_size_ns.max(self.all_maps_ns.saturating_mul(SAME_SIZE_REST));
+        let now = now();
         let Some(slot) = self.tables.slot(id) else { return false };
         let is_left = self.tables.space(slot).is_none_or(|space| space.is_left());
         let same = |(at, before)| before == mapped && now.since(at) < rest;
@@ -293,7 +301,8 @@ impl PageWalk {
     /// Drops what is known of the address space that was in this slot.
     fn forget_space(&mut self, slot: u16) {
         self.unresolved.forget(|page| page.slot() == slot);
-        *self.fallback(slot) = Fallback::default();
+        let gone = std::mem::take(self.fallback(slot));
+        self.all_maps_ns = self.all_maps_ns.saturating_sub(gone.maps_ns);
     }
 
     /// What is kept for the address space in this slot.
@@ -384,6 +393,8 @@ impl Operations for PageWalk {
             let fallback = self.fallback(slot);
             fallback.next_maps = begin + cost * MAPS_REST;
             fallback.mapped = mapped.map(|mapped| (begin, mapped));
+            let last = std::mem::replace(&mut fallback.maps_ns, cost);
+            self.all_maps_ns = (self.all_maps_ns + cost).saturating_sub(last);
             self.read_barred(slot, false);
         }
         Ok(())

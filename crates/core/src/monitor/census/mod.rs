@@ -85,9 +85,10 @@ const SPARED: (usize, u64) = (128, 12_000_000_000);
 /// of the rest is what is known of those. To make all of it old moves all of it to the end of the
 /// queue that reclaim takes from, and memory in use is paged out until it has gone through once.
 const SPARED_FIRST: usize = 16;
-/// Units of a target that are tried for a sentinel, per window: usually, and after something has
-/// changed.
+/// Units that are tried for a sentinel, per window: usually, and after something has changed. And
+/// the fewest of each target, where there are many.
 const SENTINELS_TRIED: (usize, usize) = (256, 4096);
+const LEAST_TRIED: usize = 16;
 /// A list of looks to come is not shortened below this number.
 const LEAST_PRUNED: usize = 4096;
 /// Times between arming and looks after the window, in ns.
@@ -547,6 +548,7 @@ impl Census {
         let alert = self.changes.sentinels(now);
         let mut left = left.max(alert);
         let tried = if alert > 0 { SENTINELS_TRIED.1 } else { SENTINELS_TRIED.0 };
+        let tried = (tried / self.maps.len().max(1)).max(LEAST_TRIED);
         self.changes.choose_suspects(
             &mut self.maps,
             scene.units,

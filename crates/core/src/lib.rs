@@ -46,4 +46,4 @@ pub use snapshot::{
 };
 pub use target::{Given, Target, TargetId};
 pub use time::Time;
-pub use unit::{PageBits, UnitCheck};
+pub use unit::{AllMemory, PageBits, UnitCheck};

@@ -153,6 +153,21 @@ impl PageBits {
     }
 }
 
+/// Whether all memory of a target may be made old for the sake of a unit.
+///
+/// That takes long, and the target pays for all that it touches again. So who asks says when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AllMemory {
+    /// It may not. Pages that nothing else makes old are stuck.
+    #[default]
+    Never,
+    /// It may, for pages that nothing else makes old.
+    IfStuck,
+    /// Nothing is made old for this unit. If all memory is made old for another one, so is this
+    /// one; else it is not answered, but told whether it needs that.
+    Only,
+}
+
 /// One unit that the core wants looked at or made old.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnitCheck {
@@ -162,9 +177,8 @@ pub struct UnitCheck {
     pub start: u64,
     /// In: the pages that are asked about. The answers about other pages mean nothing.
     pub pages: PageBits,
-    /// In, for `prepare_units`: whether the pages are to be made old only if all memory of the
-    /// target is. If it is not now, the unit is not `answered`.
-    pub only_together: bool,
+    /// In, for `prepare_units`: whether all memory of the target may be made old for the pages.
+    pub all_memory: AllMemory,
     /// Out: whether the set could answer. If not, the other answers mean nothing.
     pub answered: bool,
     /// Out: pages that are mapped.
@@ -199,7 +213,7 @@ impl UnitCheck {
             target,
             start,
             pages,
-            only_together: false,
+            all_memory: AllMemory::Never,
             answered: false,
             present: NONE,
             young: NONE,
@@ -209,6 +223,12 @@ impl UnitCheck {
             looked: None,
             leaf_shift: 12,
         }
+    }
+
+    /// The same question, by which all memory of the target may be made old.
+    #[must_use]
+    pub const fn with(self, all_memory: AllMemory) -> Self {
+        Self { all_memory, ..self }
     }
 
     /// The addresses of the unit.

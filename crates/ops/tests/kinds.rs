@@ -15,7 +15,7 @@ mod walk;
 use std::time::{Duration, Instant};
 
 use isotherm_core::unit::UNIT;
-use isotherm_core::{AddrRange, Operations, PageBits, TargetId, UnitCheck};
+use isotherm_core::{AddrRange, AllMemory, Operations, PageBits, TargetId, UnitCheck};
 use isotherm_ops::pagewalk::PageWalk;
 
 use odd::Odd;
@@ -51,6 +51,11 @@ fn units(nr: u64) -> Vec<UnitCheck> {
     (0..nr).map(|i| UnitCheck::new(ID, AT + i * UNIT, PageBits::ALL)).collect()
 }
 
+/// The same units, for which all memory may be made old.
+fn stuck_units(nr: u64) -> Vec<UnitCheck> {
+    units(nr).into_iter().map(|unit| unit.with(AllMemory::IfStuck)).collect()
+}
+
 fn look(walk: &mut PageWalk, nr: u64) -> Vec<UnitCheck> {
     let mut batch = units(nr);
     walk.check_units(&mut batch);
@@ -61,7 +66,7 @@ fn look(walk: &mut PageWalk, nr: u64) -> Vec<UnitCheck> {
 fn prepare(walk: &mut PageWalk, nr: u64) -> Vec<UnitCheck> {
     let begin = Instant::now();
     loop {
-        let mut batch = units(nr);
+        let mut batch = stuck_units(nr);
         walk.prepare_units(&mut batch);
         if batch.iter().all(|unit| unit.answered && unit.stuck.is_empty()) {
             return batch;
@@ -86,10 +91,11 @@ fn memory_shared_after_a_fork_is_made_old_with_all_others() {
     target.tell("fork", all(16), "");
     let mut first = units(1);
     walk.prepare_units(&mut first);
-    // That it is so is found out now. Others may want to be cleared with it, so it is not yet.
+    // That it is so is found out now. Others may want to be cleared with it, so who asks says when.
     assert!(first[0].answered && first[0].together, "{first:?}");
     assert!(first[0].stuck.count() >= 512 - FEW, "{first:?}");
     assert_eq!(walk.counters().whole_clears, 0);
+    let mut first = stuck_units(1);
     walk.prepare_units(&mut first);
     assert!(first[0].answered && first[0].together, "{first:?}");
     assert!(first[0].young.count() >= 512 - FEW && first[0].stuck.is_empty(), "{first:?}");
@@ -102,7 +108,7 @@ fn memory_shared_after_a_fork_is_made_old_with_all_others() {
     assert!(batch[1..].iter().all(|unit| unit.young.count() >= 512 - FEW), "{batch:?}");
 
     // The other units are old, so they cost nothing now. The first one has to wait.
-    let mut rest = units(4);
+    let mut rest = stuck_units(4);
     walk.prepare_units(&mut rest);
     assert!(!rest[0].answered && rest[0].together, "{:?}", rest[0]);
     assert!(rest[1..].iter().all(|unit| unit.answered && unit.stuck.is_empty()), "{rest:?}");
@@ -113,7 +119,7 @@ fn memory_shared_after_a_fork_is_made_old_with_all_others() {
     walk.prepare_units(&mut rest);
     assert!(!rest[0].answered && rest.iter().all(|unit| unit.together), "{rest:?}");
     assert!(rest[1..].iter().all(|unit| unit.stuck.count() >= 512 - FEW), "{rest:?}");
-    let mut again = units(4);
+    let mut again = stuck_units(4);
     walk.prepare_units(&mut again);
     assert!(again.iter().all(|unit| !unit.answered && unit.together), "{again:?}");
     assert_forty(&look(&mut walk, 1));
@@ -140,8 +146,8 @@ fn what_can_wait_is_made_old_with_memory_that_is_shared() {
     assert!(first[0].together, "{first:?}");
     let flushes = walk.counters().flushes;
     let ask = |walk: &mut PageWalk| {
-        let mut batch = units(4);
-        batch[1..].iter_mut().for_each(|unit| unit.only_together = true);
+        let mut batch = stuck_units(4);
+        batch[1..].iter_mut().for_each(|unit| unit.all_memory = AllMemory::Only);
         walk.prepare_units(&mut batch);
         batch
     };
@@ -161,6 +167,28 @@ fn what_can_wait_is_made_old_with_memory_that_is_shared() {
     let young: Vec<_> = look(&mut walk, 4).iter().map(|unit| unit.young.count()).collect();
     assert!(young.iter().all(|nr| *nr >= 512 - FEW), "{young:?}");
     assert_eq!(walk.counters().whole_clears, 1);
+}
+
+#[test]
+fn beside_a_clearing_of_all_memory_there_is_no_advice() {
+    let Some((mut walk, mut target)) = watch(16) else { return };
+    target.tell("fork", all(16), "");
+    target.tell("fill", pages(1024, 2048), "");
+    isotherm_sys::lru::drain_lru_batches().unwrap();
+    // Without leave nothing but advice is tried.
+    walk.prepare_units(&mut units(1));
+    walk.prepare_units(&mut units(1));
+    let before = walk.counters();
+    assert_eq!(before.whole_clears, 0);
+    let mut batch = stuck_units(4);
+    walk.prepare_units(&mut batch);
+    assert!(batch.iter().all(|unit| unit.answered && unit.stuck.is_empty()), "{batch:?}");
+    assert!(batch[2..].iter().all(|unit| !unit.together && unit.made_old.is_some()), "{batch:?}");
+    assert!(batch.iter().all(|unit| unit.young.count() >= 512 - FEW), "{batch:?}");
+    let after = walk.counters();
+    assert_eq!((after.whole_clears, after.flushes), (1, before.flushes));
+    target.tell("touch", pages(5, 45), "");
+    assert_forty(&look(&mut walk, 4));
 }
 
 #[test]
@@ -287,8 +315,7 @@ fn what_nothing_makes_old_is_given_up() {
     let range = AddrRange::new(AT + 4 * UNIT, AT + 6 * UNIT);
     target.tell("hugetlb", range, "");
     target.tell("fill", range, "");
-    let mut batch: Vec<_> =
-        (4..6).map(|i| UnitCheck::new(ID, AT + i * UNIT, PageBits::ALL)).collect();
+    let mut batch = stuck_units(6).split_off(4);
     let begin = Instant::now();
     while walk.counters().whole_clears < 3 {
         walk.prepare_units(&mut batch);
@@ -341,7 +368,8 @@ fn large_folios_stay_whole() {
 fn one_page_of_such_a_unit_is_not_worth_it() {
     let Some((mut walk, mut target)) = watch(1) else { return };
     target.tell("fork", all(1), "");
-    let mut batch = [UnitCheck::new(ID, AT, PageBits::page(9))];
+    let unit = UnitCheck::new(ID, AT, PageBits::page(9)).with(AllMemory::IfStuck);
+    let mut batch = [unit];
     walk.prepare_units(&mut batch);
     assert_eq!(batch[0].stuck, PageBits::page(9));
     assert_eq!(walk.counters().whole_clears, 0);
@@ -364,6 +392,7 @@ fn shared_huge_pages_are_made_old_whole() {
     // The first time it is found out that they are shared.
     walk.prepare_units(&mut batch);
     assert_eq!(walk.counters().whole_clears, 0);
+    batch.iter_mut().for_each(|unit| unit.all_memory = AllMemory::IfStuck);
     walk.prepare_units(&mut batch);
     assert!(batch.iter().all(|unit| unit.leaf_shift == 21 && unit.stuck.is_empty()), "{batch:?}");
     assert_eq!(walk.counters().whole_clears, 1);

@@ -12,7 +12,7 @@
 //! units with pages that several processes map.
 
 use isotherm_core::ops::UpdateError;
-use isotherm_core::{AddrRange, Operations, PageBits, TargetId, UnitCheck};
+use isotherm_core::{AddrRange, AllMemory, Operations, PageBits, TargetId, UnitCheck};
 use isotherm_host::error::{SetError, SetKind};
 use isotherm_ops::pagewalk::PageWalk;
 use isotherm_ops::targets::Claim;
@@ -192,7 +192,8 @@ impl Walk {
     fn make_all_old(&mut self, pid: u32, id: TargetId, stuck: &[usize], wanted: &mut [Wanted]) {
         let ask = |nr: &usize| {
             let Wanted { unit, how } = wanted[*nr];
-            Wanted { unit: UnitCheck::new(id, unit.start, unit.pages), how }
+            let unit = UnitCheck::new(id, unit.start, unit.pages).with(AllMemory::IfStuck);
+            Wanted { unit, how }
         };
         let mut again: Vec<Wanted> = stuck.iter().map(ask).collect();
         if let Some(_claim) = self.claim(pid) {

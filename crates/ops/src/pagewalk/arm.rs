@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! look -> nothing young                         -> done
+//!      -> all of the process is due             -> done, without advice
 //!      -> advice on ranges -> look -> old       -> done
 //!                                  -> stuck     -> remembered; all of the process, when due
 //!      -> known to be stuck -> all of the process if that is due, else not answered
-//!      -> `only_together`   -> the same
+//!      -> [`AllMemory::Only`] -> the same
 //! ```
 //!
 //! A flush of the TLB is paid per range. So neighbouring units become one range, of at most 16 MiB:
@@ -13,12 +14,12 @@
 //!
 //! Advice makes no page old that several processes map, or that is locked. Such a page is young
 //! directly afterwards. So is a page in use, and the kernel's flags tell the two apart. Where the
-//! process is small enough, all of its memory is cleared for such pages (`fallback`), rarely. So
-//! units that wait for that are cleared together, and those that it does not come to now are left
-//! as they were: their clock runs on. When the first such unit of a process is found, its memory is
-//! not cleared yet: the caller first asks about all units that can make use of it.
+//! process is small enough, all of its memory is cleared for such pages (`fallback`), rarely, and
+//! only if the caller allows it for one of them ([`AllMemory`]). The caller knows all units that can
+//! make use of it, and its budget. So units that wait for that are cleared together, and those that
+//! it does not come to now are left as they were: their clock runs on.
 
-use isotherm_core::{AddrRange, Check, PageBits, PageState, Time, UnitCheck};
+use isotherm_core::{AddrRange, AllMemory, Check, PageBits, PageState, Time, UnitCheck};
 use isotherm_pages::advice::MOST_COLD;
 use isotherm_pages::tables::PageKey;
 use isotherm_sys::clock::now;
@@ -52,6 +53,8 @@ impl PageWalk {
         let ranges = self.plan(slot, units, at);
         self.forget_kept(slot, units.iter().filter(|unit| unit.answered));
         self.clear_singles(slot, units);
+        let is_done = self.clear_together(slot, units, true, at);
+        let ranges = if is_done { self.ranges_left(slot, units, at) } else { ranges };
         if !ranges.is_empty() && !self.advise(slot, &ranges, units, at) {
             // The process has just ended, or we lost the right: nothing is known.
             units.iter_mut().for_each(|unit| unit.answered = false);
@@ -60,10 +63,19 @@ impl PageWalk {
         if !ranges.is_empty() {
             self.judge_units(slot, units, at);
         }
-        let was_cleared = self.fallback(slot).was_used();
-        if units.iter().any(|unit| unit.together && (was_cleared || !unit.answered)) {
-            self.clear_together(slot, units, at);
+        if !is_done {
+            self.clear_together(slot, units, false, at);
         }
+    }
+
+    /// The ranges that advice is still to make old after all memory of the process was cleared.
+    fn ranges_left(&mut self, slot: u16, units: &[UnitCheck], at: Time) -> Vec<AddrRange> {
+        let mut ranges = Vec::new();
+        for unit in units.iter().filter(|unit| unit.made_old.is_none() && !is_single(unit)) {
+            let known = self.known(slot, unit, at);
+            append_ranges(unit, &known, &mut ranges);
+        }
+        ranges
     }
 
     /// Decides what is to be done about each unit, and returns the ranges that advice is to make
@@ -72,13 +84,13 @@ impl PageWalk {
         let may_clear_all = self.may_clear_whole_space(slot, at);
         let mut ranges = Vec::new();
         for unit in units.iter_mut().filter(|unit| !is_single(unit)) {
-            if unit.only_together {
+            if unit.all_memory == AllMemory::Only {
                 self.find_shared(slot, unit, at);
             }
             let known = self.known(slot, unit, at);
             unit.stuck = unit.young.and(unit.pages).and(known.pages);
             unit.together = may_clear_all && has_hope(unit, &known) && !unit.stuck.is_empty();
-            if unit.together || unit.only_together {
+            if unit.together || unit.all_memory == AllMemory::Only {
                 unit.answered = false;
             } else {
                 append_ranges(unit, &known, &mut ranges);
@@ -152,7 +164,8 @@ impl PageWalk {
     fn judge_units(&mut self, slot: u16, units: &mut [UnitCheck], at: Time) {
         let may_clear_all = self.may_clear_whole_space(slot, at);
         let after = self.look_after(units);
-        for (unit, after) in units.iter_mut().zip(&after).filter(|(unit, _)| unit.answered) {
+        let is_new = |unit: &UnitCheck| unit.answered && unit.made_old.is_none();
+        for (unit, after) in units.iter_mut().zip(&after).filter(|(unit, _)| is_new(unit)) {
             let was = unit.young.and(unit.pages);
             let still = was.and(after.young);
             if is_single(unit) {
@@ -199,8 +212,19 @@ impl PageWalk {
         space.shared_pages(unit.start, pages.0).map_or(none, PageBits)
     }
 
-    /// Clears all memory of the process for units with pages that nothing else makes old.
-    fn clear_together(&mut self, slot: u16, units: &mut [UnitCheck], at: Time) {
+    /// Clears all memory of the process for units with pages that nothing else makes old, if there
+    /// are any. Returns whether that was done. `before_advice`: the other units have not been made
+    /// old yet, so that makes them old as well.
+    fn clear_together(
+        &mut self,
+        slot: u16,
+        units: &mut [UnitCheck],
+        before_advice: bool,
+        at: Time,
+    ) -> bool {
+        if !units.iter().any(|unit| unit.together && unit.all_memory == AllMemory::IfStuck) {
+            return false;
+        }
         let leaves = |unit: &UnitCheck, pages: PageBits| match unit.leaf_shift {
             12 => pages.count(),
             _ => 1,
@@ -210,7 +234,8 @@ impl PageWalk {
             asked.needed += leaves(unit, unit.stuck);
             asked.known += leaves(unit, unit.present);
         }
-        let Some(made_old) = self.clear_whole_space(slot, asked, at) else { return };
+        let Some(made_old) = self.clear_whole_space(slot, asked, at) else { return false };
+        let rides = |unit: &UnitCheck| rides(unit, before_advice);
         for unit in units.iter_mut().filter(|unit| unit.together || rides(unit)) {
             // What was touched up to the clearing.
             self.add_kept(slot, unit);
@@ -233,6 +258,7 @@ impl PageWalk {
             unit.stuck = PageBits::default();
         }
         self.units_after = after;
+        true
     }
 
     /// The monitor makes these pages old itself.
@@ -290,8 +316,9 @@ fn has_hope(unit: &UnitCheck, known: &Stuck) -> bool {
 
 /// Whether a unit does not need the clearing of all memory, and makes use of it. Of a huge page it
 /// is not known whether that makes it old.
-const fn rides(unit: &UnitCheck) -> bool {
-    unit.only_together && !unit.together && unit.leaf_shift == 12
+fn rides(unit: &UnitCheck, before_advice: bool) -> bool {
+    let has_use = unit.all_memory == AllMemory::Only || before_advice && !is_single(unit);
+    has_use && !unit.together && unit.leaf_shift == 12
 }
 
 /// Whether only one page is asked about.

@@ -147,11 +147,6 @@ impl Fallback {
         bytes <= limit
     }
 
-    /// Whether it was used before.
-    pub(super) const fn was_used(&self) -> bool {
-        self.last.is_some()
-    }
-
     /// Whether enough time has passed since it was used last to do it for those who ask.
     ///
     /// The first time most memory is young, since the process has filled it. What it pays is known

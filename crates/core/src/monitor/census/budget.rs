@@ -24,9 +24,11 @@ const OVERDRAFT_NS: u64 = 2_000_000_000;
 const LENT_NS: u64 = 10_000_000_000;
 /// After about this time without any turn, in ns, a few units are armed all the same.
 const STARVED_NS: u64 = 500_000_000;
-/// One in this many parts of the budget is left for units that are starved; and the longest time
-/// between two clearings of all memory of targets, in ns.
+/// One in this many parts of the budget is left for units that are starved.
 const STARVED_PART: u64 = 4;
+/// The same for clearings of all memory without which something in use cannot be seen.
+const BLIND_PART: u64 = 2;
+/// The longest time between two clearings of all memory of targets, in ns.
 const LONGEST_REST_NS: u64 = 60_000_000_000;
 /// Two of them are apart by this many times what one took, and by this time at most, in ns.
 const APART: u64 = 6;
@@ -62,8 +64,10 @@ pub(super) struct Budget {
     for_others_ns: u64,
     /// Of what was earned: what units that are starved may use of it, in ns. They have a quarter.
     for_starved_ns: i64,
-    /// When all memory of a target may be made old again; and while nothing is left.
+    /// When all memory of a target may be made old again; for units of which something is in use
+    /// that cannot be seen until then; and for others, while nothing is left.
     next_clearing: Time,
+    next_blind_clearing: Time,
     next_starved_clearing: Time,
     /// What was spent in advance and is to be paid back, in ns.
     debt_ns: u64,
@@ -97,6 +101,7 @@ impl Default for Budget {
             for_others_ns: 0,
             for_starved_ns: 0,
             next_clearing: Time::default(),
+            next_blind_clearing: Time::default(),
             next_starved_clearing: Time::default(),
             debt_ns: 0,
             earned: Time::default(),
@@ -229,11 +234,11 @@ impl Budget {
     }
 
     /// Whether all memory of a target may be made old for units that nothing else makes old: if
-    /// something is left, and else so rarely that it takes a quarter of the budget. Units of which
-    /// something is in use that cannot be seen until then (`is_blind`) need not wait for that.
+    /// something is left, and else so rarely that it takes a quarter of the budget. For units of
+    /// which something is in use that cannot be seen until then (`is_blind`), it may take half.
     pub(super) fn allows_clearing(&self, now: Time, is_blind: bool) -> bool {
-        let is_paid = self.allows_turn() || now >= self.next_starved_clearing;
-        self.is_apart(now) && (is_paid || is_blind)
+        let next = if is_blind { self.next_blind_clearing } else { self.next_starved_clearing };
+        self.is_apart(now) && (self.allows_turn() || now >= next)
     }
 
     /// Whether it is so long ago that all memory of a target was made old that the first looks at
@@ -244,8 +249,12 @@ impl Budget {
 
     /// All memory of a target was made old, which took so long.
     pub(super) fn cleared(&mut self, took_ns: u64, now: Time) {
-        let rest_ns = took_ns.saturating_mul(10_000 * STARVED_PART) / self.bp.max(1);
-        self.next_starved_clearing = now + rest_ns.min(LONGEST_REST_NS);
+        let rest = |part: u64| {
+            let rest_ns = took_ns.saturating_mul(10_000 * part) / self.bp.max(1);
+            now + rest_ns.min(LONGEST_REST_NS)
+        };
+        self.next_starved_clearing = rest(STARVED_PART);
+        self.next_blind_clearing = rest(BLIND_PART);
         self.next_clearing = now + took_ns.saturating_mul(APART).min(MOST_APART_NS);
     }
 
@@ -500,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_left_clearing_takes_a_quarter_of_the_budget() {
+    fn where_nothing_is_left_clearing_takes_a_quarter_of_the_budget_or_half() {
         let mut budget = Budget::default();
         budget.begin(100, Time(0));
         budget.left_ns = -10_000_000;
@@ -510,7 +519,7 @@ mod tests {
         assert!(
             !budget.allows_clearing(s(6_799), false) && budget.allows_clearing(s(6_800), false)
         );
-        assert!(!budget.allows_clearing(s(101), true) && budget.allows_clearing(s(102), true));
+        assert!(!budget.allows_clearing(s(3_399), true) && budget.allows_clearing(s(3_400), true));
         budget.left_ns = 10_000_000;
         assert!(!budget.allows_clearing(s(101), false) && budget.allows_clearing(s(102), false));
     }

@@ -71,6 +71,8 @@ pub(super) struct Map {
     pub(super) needs_clearing: bool,
     /// When such units may be asked about again; 0 if they never were.
     pub(super) next_together: Time,
+    /// From when on it may be found out which other units have become shared.
+    pub(super) next_doubt: Time,
     /// How long it takes until then, in ns. It becomes longer with each refusal.
     pub(super) together_rest_ns: u64,
     /// How much was touched, over all units.

@@ -10,11 +10,12 @@ use alloc::vec::Vec;
 use super::budget::Budget;
 use super::map::{CHUNK, Map};
 use super::unit::Unit;
-use super::{MOST_ARMED, SPARED, SPARED_FIRST, TOGETHER_REST_NS};
+use super::{DOUBT_REST_NS, MOST_ARMED, SPARED, SPARED_FIRST, TOGETHER_REST_NS};
 use crate::attrs::Attrs;
 use crate::snapshot::SPANS;
+use crate::target::TargetId;
 use crate::time::Time;
-use crate::unit::UnitCheck;
+use crate::unit::{AllMemory, UnitCheck};
 
 /// Units that are visited at most before one sample to find some to arm; when a window begins, an
 /// eighth of all if that is more, but no more than the second number: of a terabyte, to read an
@@ -99,11 +100,15 @@ impl Turns {
     fn choose_of(&self, map: &mut Map, units: &mut Vec<UnitCheck>, budget: &mut Budget) -> bool {
         let now = self.now;
         let is_first = map.has_together && map.next_together == Time(0);
-        let is_wanted = (map.is_newly_shared || map.needs_clearing) && now >= map.next_together;
+        let is_blind = map.needs_clearing && budget.allows_clearing(now, true);
+        let is_wanted = is_blind && now >= map.next_together;
+        if map.is_newly_shared && now >= map.next_doubt {
+            doubt(map, units, now);
+            return false;
+        }
         // A clearing spares nothing. Reclaim needs the bits that it would take.
         if is_first || is_wanted && !map.spared.any(now) {
-            // The first clearing is of use to all that was never seen, so that waits for it. So
-            // does what may have become shared.
+            // The first clearing is of use to all that was never seen, so that waits for it.
             let may = self.is_starved || budget.allows_overdraft();
             if may && units.len() < self.most && budget.is_apart(now) {
                 choose_together(map, units, budget, now);
@@ -152,30 +157,44 @@ impl Turns {
 /// Units of a target that can only be made old together: all of them, or none if they were asked
 /// about a short time ago. As all memory of the target is made old, what was never seen is asked
 /// about as well.
-///
-/// After a fork all memory of a target is shared at once, and was seen before. To make it old by
-/// itself would lose what is known of each unit, and find out only that it is shared. So as soon as
-/// one unit is found like that, the set is asked once about all of them.
 fn choose_together(map: &mut Map, units: &mut Vec<UnitCheck>, budget: &mut Budget, now: Time) {
     if now < map.next_together {
         return;
     }
     map.together_rest_ns = (map.together_rest_ns * 2).clamp(TOGETHER_REST_NS.0, TOGETHER_REST_NS.1);
     map.next_together = now + map.together_rest_ns;
-    let asked: Vec<u64> = units.iter().filter(|c| c.target == map.id).map(|c| c.start).collect();
-    let spared = &map.spared;
     map.needs_clearing = false;
-    let is_doubtful = core::mem::take(&mut map.is_newly_shared);
-    let rides = |u: &Unit| (is_doubtful || !u.armed) && !spared.unit(u.start, now);
+    let spared = &map.spared;
+    let rides = |u: &Unit| !u.armed && !spared.unit(u.start, now);
+    let asked = asked(map.id, units);
     for unit in map.units.iter_mut().filter(|unit| unit.together || rides(unit)) {
         if asked.contains(&unit.start) {
             continue;
         }
         unit.is_turn = true;
         budget.reserve(unit.leaves(unit.plane(0)));
-        let check = UnitCheck::new(map.id, unit.start, *unit.pages);
-        units.push(UnitCheck { only_together: !unit.together, ..check });
+        let all_memory = if unit.together { AllMemory::IfStuck } else { AllMemory::Only };
+        units.push(UnitCheck::new(map.id, unit.start, *unit.pages).with(all_memory));
     }
+}
+
+/// All units of a target, since one of them has become shared.
+///
+/// After a fork all memory of a target is shared at once, and was seen before. To make each unit
+/// old by itself would lose what is known of it, and find out only that it is shared. So the set is
+/// asked once about all of them, and makes none old by that.
+fn doubt(map: &mut Map, units: &mut Vec<UnitCheck>, now: Time) {
+    map.is_newly_shared = false;
+    map.next_doubt = now + map.units.len() as u64 * DOUBT_REST_NS;
+    let asked = asked(map.id, units);
+    let is_doubtful = |u: &&Unit| u.armed && !u.together && !asked.contains(&u.start);
+    let ask = |u: &Unit| UnitCheck::new(map.id, u.start, *u.pages).with(AllMemory::Only);
+    units.extend(map.units.iter().filter(is_doubtful).map(ask));
+}
+
+/// Which units of a target are asked about already.
+fn asked(id: TargetId, units: &[UnitCheck]) -> Vec<u64> {
+    units.iter().filter(|check| check.target == id).map(|check| check.start).collect()
 }
 
 #[cfg(test)]
@@ -185,7 +204,6 @@ mod tests {
     use crate::ops::Reclaimed;
     use crate::region::Region;
     use crate::rng::Rng;
-    use crate::target::TargetId;
     use crate::unit::{PageBits, UNIT};
 
     const NOW: Time = Time(10_000_000_000);
@@ -254,7 +272,7 @@ mod tests {
             let turns = Turns::new(maps, budget, &Attrs::default(), now, true);
             let mut units = Vec::new();
             turns.choose(maps, 0, &mut units, budget);
-            units.iter().map(|c| (c.target.0, c.only_together)).collect::<Vec<_>>()
+            units.iter().map(|c| (c.target.0, c.all_memory == AllMemory::Only)).collect::<Vec<_>>()
         };
         let all = |id| [(id, false), (id, false), (id, true), (id, true)];
         assert_eq!(choose(&mut maps[..1], &mut budget, NOW), all(1));
@@ -286,15 +304,18 @@ mod tests {
             let turns = Turns::new(maps, &budget, &Attrs::default(), now, true);
             let mut units = Vec::new();
             turns.choose(maps, 0, &mut units, &mut budget);
-            let only_together = units.iter().filter(|check| check.only_together).count();
+            let only_together = units.iter().filter(|c| c.all_memory == AllMemory::Only).count();
             (only_together, units.len() - only_together)
         };
-        assert_eq!(asked(&mut map, NOW), (63, 1));
-        // They are asked about one by one again, and soon all that needs it together.
+        assert_eq!(asked(&mut map, NOW), (63, 0));
+        // They are asked about one by one again.
         assert_eq!(asked(&mut map, NOW), (0, CHUNK));
+        map.is_newly_shared = true;
+        assert_eq!(asked(&mut map, NOW + (64 * DOUBT_REST_NS - 1)), (0, CHUNK), "not so soon");
+        let later = NOW + 64 * DOUBT_REST_NS;
+        assert_eq!(asked(&mut map, later), (63, 0));
+        // What needs it is made old together with all memory.
         map.needs_clearing = true;
-        assert_eq!(asked(&mut map, NOW), (0, CHUNK), "not so soon");
-        let later = NOW + TOGETHER_REST_NS.1;
         map.set_reclaimed(Reclaimed::All, later);
         assert_eq!(asked(&mut map, later), (0, 0), "reclaim needs the bits");
         map.set_reclaimed(Reclaimed::Over, later);

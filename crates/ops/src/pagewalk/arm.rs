@@ -15,9 +15,9 @@
 //! Advice makes no page old that several processes map, or that is locked. Such a page is young
 //! directly afterwards. So is a page in use, and the kernel's flags tell the two apart. Where the
 //! process is small enough, all of its memory is cleared for such pages (`fallback`), rarely, and
-//! only if the caller allows it for one of them ([`AllMemory`]). The caller knows all units that can
-//! make use of it, and its budget. So units that wait for that are cleared together, and those that
-//! it does not come to now are left as they were: their clock runs on.
+//! only if the caller allows it for one of them ([`AllMemory`]). The caller knows its budget, and
+//! all units that can make use of it. So units that wait for that are cleared together, and those
+//! that it does not come to now are left as they were: their clock runs on.
 
 use isotherm_core::{AddrRange, AllMemory, Check, PageBits, PageState, Time, UnitCheck};
 use isotherm_pages::advice::MOST_COLD;

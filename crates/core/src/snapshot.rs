@@ -154,6 +154,9 @@ impl UnitInfo {
     }
 }
 
+/// How many times as long as the next shorter one a span is, at most, with usual attributes.
+const LONGER: u64 = 20;
+
 /// How much memory was touched within a span. All numbers are bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TouchedBytes {
@@ -220,17 +223,29 @@ impl TouchedBytes {
 }
 
 impl Touched {
-    /// The working set of both targets together.
+    /// The working set of both targets together. Of a target that has not measured a span yet, a
+    /// shorter span tells: at least so much was touched.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
-        let mut spans = self.spans;
-        for (span, other) in spans.iter_mut().zip(other.spans) {
-            *span = match (*span, other) {
-                (Some(a), Some(b)) => Some(a.with(b)),
-                (a, b) => a.or(b),
-            };
-        }
+        let spans = core::array::from_fn(|nr| {
+            let known = self.spans[nr].is_some() || other.spans[nr].is_some();
+            let both = [self.at_least(nr), other.at_least(nr)];
+            both.into_iter().flatten().reduce(TouchedBytes::with).filter(|_| known)
+        });
         Self { spans, watched: self.watched.saturating_add(other.watched) }
+    }
+
+    /// How much was touched within a span. If it was not measured: as much as within the next
+    /// shorter one that was, and as many times more as it is longer, at most. (In equal times ever
+    /// fewer pages are touched for the first time.)
+    fn at_least(&self, nr: usize) -> Option<TouchedBytes> {
+        let (at, shorter) = (0..=nr).rev().find_map(|at| Some((at, self.spans[at]?)))?;
+        if at == nr {
+            return Some(shorter);
+        }
+        let times = LONGER.saturating_pow(u32::try_from(nr - at).unwrap_or(u32::MAX));
+        let most = shorter.hi.saturating_mul(times).min(self.watched.max(shorter.hi));
+        Some(TouchedBytes { hi: most, measured: 0, ..shorter })
     }
 }
 
@@ -336,6 +351,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_target_without_a_span_adds_what_it_has_of_a_shorter_one() {
+        let known = |bytes| Some(TouchedBytes { bytes, lo: bytes, hi: bytes, measured: 100 });
+        let of = |spans, watched| Touched { spans, watched };
+        let all = of([known(1), known(2), known(3), known(4), None], 1000);
+        let some = of([None, known(10), None, None, None], 2500);
+        for both in [all.with(some), some.with(all)] {
+            let of = |nr: usize| both.spans[nr].map(|w| (w.bytes, w.lo, w.hi, w.measured));
+            assert_eq!(of(0), Some((1, 1, 1, 100)), "nothing is known of a shorter span");
+            assert_eq!(of(1), Some((12, 12, 12, 200)));
+            // Up to 20 times 10 bytes, and 400 times, but no more than there is.
+            assert_eq!(of(2), Some((13, 13, 203, 100)));
+            assert_eq!(of(3), Some((14, 14, 2504, 100)));
+            assert_eq!(of(4), None, "neither has measured it");
+            assert_eq!(both.watched, 3500);
+        }
+    }
+
+    #[test]
     fn what_was_touched_within_a_second_is_in_use_whatever_a_sample_saw() {
         // nr_accesses of 20; shares touched within a window and a second; the share in use
         let cases = [
@@ -390,7 +423,8 @@ mod tests {
         let target = |touched| TargetInfo { touched, ..TargetInfo::default() };
         let targets = alloc::vec![target(Some(one)), target(None), target(Some(two))];
         let both = Snapshot { targets, ..Snapshot::default() }.touched().unwrap();
-        assert_eq!(both.spans, [Some(a.with(b)), Some(b), None, None, None]);
+        let at_least = TouchedBytes { hi: 300, measured: 0, ..a };
+        assert_eq!(both.spans, [Some(a.with(b)), Some(at_least.with(b)), None, None, None]);
         assert_eq!((both.watched, Snapshot::default().touched()), (500, None));
     }
 }

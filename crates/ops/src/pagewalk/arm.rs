@@ -1,12 +1,11 @@
 //! Makes the pages of whole units old.
 //!
 //! ```text
-//! look -> nothing young                         -> done
-//!      -> all of the process is due             -> done, without advice
-//!      -> advice on ranges -> look -> old       -> done
-//!                                  -> stuck     -> remembered; all of the process, when due
-//!      -> known to be stuck -> all of the process if that is due, else not answered
-//!      -> [`AllMemory::Only`] -> the same
+//! look -> nothing young                 -> done
+//!      -> known to be stuck, or `Only`  -> all of the process if allowed and due; else no answer
+//!      -> all of the process is cleared -> done, without advice
+//!      -> advice on ranges -> look      -> old: done
+//!                                       -> stuck: remembered; all of the process as above
 //! ```
 //!
 //! A flush of the TLB is paid per range. So neighbouring units become one range, of at most 16 MiB:

@@ -13,9 +13,9 @@ use isotherm_record::Mapping;
 
 /// Time between two readings of all mappings, as a multiple of what one costs: 1 % of a CPU.
 const REST: u64 = 100;
-/// The same while a target maps as much as before: 0.2 %. What moved without that, or has another
+/// The same while a target maps as much as before: 0.1 %. What moved without that, or has another
 /// name, is noticed later.
-const SAME_SIZE_REST: u64 = 500;
+const SAME_SIZE_REST: u64 = 1000;
 
 /// When all mappings are read again, after that took `cost_ns` of CPU time.
 pub(crate) fn next_reading(now: Time, every_ns: u64, cost_ns: u64) -> Time {
@@ -139,15 +139,15 @@ mod tests {
         for id in 1..=4 {
             maps.note(TargetId(id), size, Time(0), MS);
         }
-        // Each takes a millisecond, so all of them may be read every two seconds.
+        // Each takes a millisecond, so all of them may be read every four seconds.
         let may_rest = |maps: &Maps, size, ms| maps.may_rest(TargetId(1), size, Time(ms * MS));
-        assert!(may_rest(&maps, size, 1999) && !may_rest(&maps, size, 2000));
+        assert!(may_rest(&maps, size, 3999) && !may_rest(&maps, size, 4000));
         for other in [Some([4, 2, 1]), Some([3, 2, 2]), None] {
             assert!(!may_rest(&maps, other, 1), "{other:?}");
         }
         maps.forget(TargetId(2));
         maps.note(TargetId(3), None, Time(0), MS);
-        assert!(may_rest(&maps, size, 999) && !may_rest(&maps, size, 1000), "two are left");
+        assert!(may_rest(&maps, size, 1999) && !may_rest(&maps, size, 2000), "two are left");
     }
 
     #[test]

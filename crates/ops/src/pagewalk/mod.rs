@@ -51,8 +51,8 @@ use self::unresolved::Unresolved;
 /// Time between two readings of a target's mappings, as a multiple of what one costs: 1 %. To read
 /// 65,000 mappings takes some 50 ms, and a target may change them all the time.
 const MAPS_REST: u64 = 100;
-/// The same for the mappings of all targets together, while they map as much as before: 0.2 %.
-const SAME_SIZE_REST: u64 = 500;
+/// The same for the mappings of all targets together, while they map as much as before: 0.1 %.
+const SAME_SIZE_REST: u64 = 1000;
 
 /// With so many targets at most, the files that tell their sizes stay open.
 const STAY_OPEN: usize = 16;
@@ -170,7 +170,7 @@ impl PageWalk {
     }
 
     /// Leaves the mappings of a target unread for so long, in ns, as long as it maps as much as
-    /// before. The default, 0, is as long as keeps the reading of all targets' mappings below 0.2 %
+    /// before. The default, 0, is as long as keeps the reading of all targets' mappings below 0.1 %
     /// of a CPU; so those of one target with some hundred mappings are read at every
     /// [`Operations::update`]. Who moves memory without mapping more or less of it is noticed that
     /// much later.

@@ -84,7 +84,8 @@ pub struct Closeness {
     /// Whether mappings are read again as soon as some target has grown or shrunk. Else they are
     /// read once per update interval only.
     pub follow_sizes: bool,
-    /// For how long mappings may be left unread while a target maps as much as before, in ns; see
+    /// For how long mappings may be left unread while a target maps as much as before, in ns, if
+    /// it does not cost so much that they are left for longer in any case; see
     /// [`PageWalk::set_same_size_rest`]. Other sets take no notice.
     ///
     /// [`PageWalk::set_same_size_rest`]: isotherm_ops::pagewalk::PageWalk::set_same_size_rest
@@ -92,7 +93,7 @@ pub struct Closeness {
 }
 
 impl Default for Closeness {
-    /// Every 100 ms, sizes are followed, and mappings read at each update.
+    /// Every 100 ms, sizes are followed, and mappings read at each update if that costs little.
     fn default() -> Self {
         Self { track_ns: TRACK_EVERY_NS, follow_sizes: true, same_size_ns: 0 }
     }
@@ -284,6 +285,9 @@ impl Monitor {
         let context = Context::new(attrs, seed)?;
         if let Some(kdamond) = ops.kdamond() {
             kdamond.begin_with(&attrs);
+        }
+        if let OpsSet::PageWalk(walk) = &mut ops {
+            walk.spare_same_size();
         }
         Ok(Self {
             driver: Driver::new(context, Acting::new(ops, Actor::new()), MonotonicClock::started()),

@@ -11,6 +11,8 @@
 //! drawn but taken, because they are cheap or because a draw would say nothing: huge pages, and
 //! units with pages that several processes map.
 
+use std::mem::take;
+
 use isotherm_core::ops::UpdateError;
 use isotherm_core::{AddrRange, AllMemory, Operations, PageBits, TargetId, UnitCheck};
 use isotherm_host::error::{SetError, SetKind};
@@ -37,6 +39,8 @@ const MOST_FAILS: u32 = 4;
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) id: TargetId,
+    /// What it had mapped in the last visit.
+    maps: Vec<AddrRange>,
     /// Times in a row that shared pages could not be made old, and rounds to go until the next try.
     fails: u32,
     rest: u32,
@@ -44,7 +48,7 @@ pub(super) struct Target {
 
 impl Target {
     pub(super) const fn new(id: TargetId) -> Self {
-        Self { id, fails: 0, rest: 0 }
+        Self { id, maps: Vec::new(), fails: 0, rest: 0 }
     }
 }
 
@@ -82,7 +86,13 @@ impl Walk {
                 self.let_go(pid);
                 return Ok(Visited::Nothing);
             }
-            Err(UpdateError::NotNow) => return Ok(Visited::Nothing),
+            // Mappings that cost much to read are read rarely.
+            Err(UpdateError::NotNow) => {
+                maps = self.targets.get_mut(&pid).map(|t| take(&mut t.maps)).unwrap_or_default();
+            }
+        }
+        if maps.is_empty() {
+            return Ok(Visited::Nothing);
         }
         let is_watched = self.claim(pid).is_none();
         let rests = self.targets.get_mut(&pid).is_some_and(|target| {
@@ -94,6 +104,9 @@ impl Walk {
         let goes_on = self.make_old(pid, id, &mut wanted, stop);
         self.round.arm_ns += process_cpu_ns().saturating_sub(begin);
         self.note_success(pid, &wanted);
+        if let Some(target) = self.targets.get_mut(&pid) {
+            target.maps = maps;
+        }
         Ok(match goes_on {
             false => Visited::Stopped,
             true if is_watched => Visited::Watched,

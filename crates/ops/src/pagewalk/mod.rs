@@ -101,6 +101,8 @@ pub struct PageWalk {
     max_clears: usize,
     fallback_limit: u64,
     same_size_ns: u64,
+    /// Whether mappings of targets that map as much as before are read rarely, if that costs much.
+    spares_same_size: bool,
     /// What it takes to read the mappings of all targets once, in ns of CPU time.
     all_maps_ns: u64,
     /// When the kernel may be made to put pages on their LRU lists.
@@ -132,6 +134,7 @@ impl PageWalk {
             max_clears: 1024,
             fallback_limit: fallback::MAX_RSS,
             same_size_ns: 0,
+            spares_same_size: false,
             all_maps_ns: 0,
             next_drain: Time(0),
             text: Vec::new(),
@@ -170,12 +173,16 @@ impl PageWalk {
     }
 
     /// Leaves the mappings of a target unread for so long, in ns, as long as it maps as much as
-    /// before. The default, 0, is as long as keeps the reading of all targets' mappings below 0.1 %
-    /// of a CPU; so those of one target with some hundred mappings are read at every
-    /// [`Operations::update`]. Who moves memory without mapping more or less of it is noticed that
-    /// much later.
+    /// before; 0, the default, reads them at every [`Operations::update`]. Who moves memory without
+    /// mapping more or less of it is noticed that much later.
     pub const fn set_same_size_rest(&mut self, ns: u64) {
         self.same_size_ns = ns;
+    }
+
+    /// Leaves them unread for so long, if not longer, that to read those of all targets takes 0.1 %
+    /// of a CPU. Those of one target with a hundred mappings are still read at every update.
+    pub const fn spare_same_size(&mut self) {
+        self.spares_same_size = true;
     }
 
     /// Watches process `pid` under the name `id`.
@@ -233,9 +240,16 @@ impl PageWalk {
         now() >= self.fallback(slot).next_maps || self.reopen(id).is_ok_and(|is_new| is_new)
     }
 
-    /// How much a target maps.
+    /// For how long mappings that seem to be the same are not read again, in ns.
+    fn same_size_rest(&self) -> u64 {
+        let sparing = if self.spares_same_size { SAME_SIZE_REST } else { 0 };
+        self.same_size_ns.max(self.all_maps_ns.saturating_mul(sparing))
+    }
+
+    /// How much a target maps, if mappings that seem to be the same are not read again.
     fn mapped(&mut self, id: TargetId) -> Option<[u64; 3]> {
-        let slot = self.tables.slot(id)?;
+        let may_rest = self.same_size_ns > 0 || self.spares_same_size;
+        let slot = self.tables.slot(id).filter(|_| may_rest)?;
         let pid = self.tables.space(slot)?.pid();
         let mut text = std::mem::take(&mut self.text);
         let mapped = self.fallback(slot).statm.parts(&Proc::default(), pid, &mut text);
@@ -253,8 +267,7 @@ impl PageWalk {
 
     /// Whether a target's mappings were read a short time ago and it maps as much as then.
     fn is_as_before(&mut self, id: TargetId, mapped: [u64; 3]) -> bool {
-        let rest = self.same_size_ns.max(self.all_maps_ns.saturating_mul(SAME_SIZE_REST));
-        let now = now();
+        let (rest, now) = (self.same_size_rest(), now());
         let Some(slot) = self.tables.slot(id) else { return false };
         let is_left = self.tables.space(slot).is_none_or(|space| space.is_left());
         let same = |(at, before)| before == mapped && now.since(at) < rest;

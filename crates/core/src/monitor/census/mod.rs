@@ -67,8 +67,8 @@ const MOST_ARMED: usize = CHUNK;
 /// first question, and at most. The set knows how often that may be done, and has to look at all of
 /// them to find out.
 const TOGETHER_REST_NS: (u64, u64) = (250_000_000, 2_000_000_000);
-/// To find out which units have become shared, all are looked at: again after this time for each
-/// unit, in ns. That takes about 20 us for each, so 0.1 %.
+/// To find out which units have become shared, all are looked at, and the kernel is asked about
+/// their young pages. Again after this time for each unit, in ns: 1 s for 100 MiB, 10 s for 1 GiB.
 const DOUBT_REST_NS: u64 = 20_000_000;
 /// Pages of a unit that can only be made old together with all memory of the target, so that it is
 /// likely that this is so for much of it.

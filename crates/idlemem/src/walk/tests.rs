@@ -1,18 +1,23 @@
 //! Judging, sampling and asking, over made-up frames.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use isotherm_core::PageBits;
+use isotherm_core::ops::UpdateError;
+use isotherm_core::{Operations, PageBits};
 use isotherm_pages::frames::made_up::Table;
 use isotherm_pages::frames::{Flags, FrameFile};
 
+use super::Walk;
 use super::memory::{Ask, BLOCK, Counts, FRAME, Leaf, Memory};
 use super::past::{Past, Seen};
 use super::units::is_drawn;
+use super::visit::Visited;
 use super::whose::Files;
 use crate::kinds::{Bytes, Kind};
 use crate::scanning::known::Ids;
 use crate::scanning::piece::mixed;
+use crate::scanning::scan::Options;
 
 use Leaf::{Armed, Drawn, Left, Old, Stuck, Watched};
 
@@ -318,4 +323,36 @@ fn what_is_idle_counts_for_its_cgroup_and_what_it_stands_for() {
     expected[1].add(Kind::Unevictable, 1, 4096, 1.0);
     expected[1].add(Kind::Anon, 1, 2 << 20, 1.0);
     assert_eq!(sums, expected);
+}
+
+/// Reading mappings has to be paid for before they are read again, and for a process of many
+/// mappings that takes longer than a round.
+#[test]
+fn a_process_whose_mappings_may_not_be_read_yet_is_visited_with_those_of_the_last_visit() {
+    let options = Options { interval: Duration::from_secs(1), spread: 1.0, cpu: 1.0 };
+    let mut walk = match Walk::open(options) {
+        Ok(walk) => walk,
+        Err(e) => return eprintln!("skipped: {e}"),
+    };
+    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let pid = child.id();
+    let may_not_be_read = |walk: &mut Walk| {
+        let id = walk.targets[&pid].id;
+        matches!(walk.walk.update(id, &mut Vec::new()), Err(UpdateError::NotNow))
+    };
+    let (mut visited, mut nr_without) = (Vec::new(), 0);
+    // This test may have to wait for a CPU so long that they may be read again.
+    for _ in 0..200 {
+        visited.push(walk.visit(pid, &mut || false));
+        let before = may_not_be_read(&mut walk);
+        visited.push(walk.visit(pid, &mut || false));
+        nr_without += u32::from(before && may_not_be_read(&mut walk));
+        if nr_without > 0 {
+            break;
+        }
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(nr_without > 0, "they could always be read");
+    assert!(visited.iter().all(|v| matches!(v, Ok(Visited::Looked))), "{visited:?}");
 }

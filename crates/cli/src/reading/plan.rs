@@ -251,6 +251,12 @@ fn show(
         (Some(path), Some(_)) => {
             let path = path.display();
             writeln!(out, "\nthe policy is in {path}; `isotherm run {path} --dry-run` tries it")?;
+            // What a plan tells is where it ends. A record of a minute may be over before.
+            writeln!(
+                out,
+                "its quota decides how soon so much is saved; `isotherm run {path} --over RECORD` plays \
+                 it back with its quota"
+            )?;
         }
         (None, Some(policy)) => {
             writeln!(

@@ -86,9 +86,13 @@ fn the_policy_is_one_that_runs_and_the_picture_is_one() {
     let said =
         isotherm(dir.path(), "plan w.data --refault-cost 20us -o p.toml --svg p.svg --html p.html");
     let out = &said.expect(0, &[]).out;
-    for part in
-        ["saves", "pages back per s", "Recommended: page out what is idle for 1.00 s", "p.toml"]
-    {
+    for part in [
+        "saves",
+        "pages back per s",
+        "Recommended: page out what is idle for 1.00 s",
+        "the policy is in p.toml",
+        "its quota decides how soon so much is saved; `isotherm run p.toml --over RECORD`",
+    ] {
         assert!(out.contains(part), "no {part} in {out}");
     }
     let policy = std::fs::read_to_string(dir.path().join("p.toml")).unwrap();

@@ -255,7 +255,7 @@ fn show(
             writeln!(
                 out,
                 "its quota decides how soon so much is saved; `isotherm run {path} --over RECORD` plays \
-                 it back with its quota"
+                 that back"
             )?;
         }
         (None, Some(policy)) => {

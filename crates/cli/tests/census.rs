@@ -103,8 +103,10 @@ fn what_was_known_before_a_fork_stays_known() {
     let config = "@processes=2\n@fork_ms=1500\ncommon, 256M\nown, 8M\n\nsteady\n60000\n\
                   common, 1, 64, 1, ro, pieces=256K, share=10, hz=50\n\
                   own, 1, 64, 1, rw, length=4M, hz=100\n";
-    let Some(record) = record(config, "1%", "14s") else { return };
-    let score = record.score("7s");
+    // All memory is made old once at the start and once for the fork. The second time comes when
+    // the first one is paid for: after 6 to 12 s on one machine.
+    let Some(record) = record(config, "1%", "26s") else { return };
+    let score = record.score("17s");
     assert!(score["windows"].as_f64().unwrap() >= 10.0, "{score}");
     assert!(score["pages"]["recall"].as_f64().unwrap() >= 0.95, "{score}");
     assert!(score["unresolved"].as_f64().unwrap() <= 0.01, "{score}");

@@ -12,7 +12,7 @@ pub(super) const GROUP: &str = "scattered";
 /// Workloads that no region-based monitor finds easy: memory whose hot parts lie scattered, or are
 /// shared after forks, or that is gone over so that nothing stays hot. Some are shipped as files,
 /// some are layouts whose parameters their names say.
-const SCATTERED: [&str; 22] = [
+const SCATTERED: [&str; 23] = [
     "scattered-2m",
     "scattered-2m-3",
     "scattered-2m-30",
@@ -34,6 +34,7 @@ const SCATTERED: [&str; 22] = [
     "sweep-blocks-fast",
     "sweep-blocks",
     "sweep-blocks-slow",
+    "bursts",
     "shared",
 ];
 /// What workloads of 8 GiB have in their names. They need more memory than most machines for tests

@@ -36,6 +36,7 @@ pub const SHIPPED: &[(&str, &str)] = workloads![
     "sweep",
     "sweep-slow",
     "sweep-blocks",
+    "bursts",
     "shared",
     "large",
 ];

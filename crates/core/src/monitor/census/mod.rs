@@ -345,12 +345,10 @@ impl Sampler for Census {
             if news.counted != 0 {
                 map.count(at, course, news.counted);
             }
-            if news.waits {
+            if let Some(ns) = news.look_in {
                 let unit = &map.units[at];
                 let (target, start, since) = (map.id, unit.start, unit.since);
-                // Looks at twice the time each.
-                let samples = now.since(since) / spans[0];
-                let sample = scene.passed + samples.max(1);
+                let sample = scene.passed + (ns / spans[0]).max(1);
                 self.soon.push(Due { sample, target, start, since });
             }
             map.outline(at);
@@ -574,6 +572,10 @@ impl Census {
                 if let Some(page) = unit.choose_sentinel(u64::from(scene.rng.next_u32())) {
                     scene.units.push(UnitCheck::new(map.id, unit.start, page));
                     self.watched_alone.push((map.id, unit.start));
+                    if unit.asks_for_sample() {
+                        let (target, start, since) = (map.id, unit.start, unit.since);
+                        self.soon.push(Due { sample: scene.passed + 1, target, start, since });
+                    }
                     left -= 1;
                 }
             }

@@ -13,6 +13,7 @@ mod levels;
 mod outline;
 mod quiet;
 mod rates;
+mod samples;
 mod sentinel;
 mod usual;
 mod waits;
@@ -21,6 +22,7 @@ use self::levels::SETTLED;
 pub(super) use self::outline::Outline;
 use self::rates::Span;
 pub(super) use self::rates::interval;
+use self::samples::Samples;
 use self::sentinel::NO_PAGE;
 use self::usual::Usual;
 use super::curve::{ALL, Course};
@@ -72,8 +74,9 @@ pub(super) struct News {
     pub(super) published: bool,
     /// The points at which its course is not what it was, one bit each.
     pub(super) counted: u16,
-    /// Whether it is to be looked at again soon: cells are waited for, see `unit/waits.rs`.
-    pub(super) waits: bool,
+    /// In how many ns it is to be looked at again, if something is waited for: cells, see
+    /// `unit/waits.rs`, or its sentinel, see `unit/samples.rs`.
+    pub(super) look_in: Option<u64>,
 }
 
 /// A unit.
@@ -124,6 +127,8 @@ pub(super) struct Unit {
     /// A page that was armed alone, because it was expected to be touched at once; and when.
     sentinel: u16,
     sentinel_since: Time,
+    /// What its sentinels have told of single samples.
+    samples: Samples,
     /// Cells that have woken up, one bit each. Whether they are touched all the time is asked of
     /// a sentinel, as long as it is not 0.
     waking: u32,
@@ -198,6 +203,7 @@ impl Unit {
             steady: [tick(now); CELLS],
             sentinel: NO_PAGE,
             sentinel_since: now,
+            samples: Samples::default(),
             waking: 0,
             bursts: 0,
             waiting: 0,
@@ -383,7 +389,10 @@ impl Unit {
             self.end_window(touched, now, spans, &mut news);
         }
         self.count_bursts();
-        news.waits = self.waiting != 0 && elapsed * 2 < spans[1];
+        // Looks at twice the time each.
+        if self.waiting != 0 && elapsed * 2 < spans[1] {
+            news.look_in = Some(elapsed);
+        }
         self.looked = now;
         news
     }

@@ -7,6 +7,7 @@
 //! Invariant: a level that no first look in time has confirmed is a guess, and told as such.
 
 use super::rates::{Span, within};
+use super::samples::Samples;
 use super::sentinel::{HOT, cells};
 use super::{ALARM, CALMED, CELLS, INTERVAL_NS, NO_PAGE, TOGETHER_NS, Unit, share, tick};
 use crate::interval::count;
@@ -143,7 +144,8 @@ impl Unit {
         now: Time,
         times: f32,
     ) -> bool {
-        let was_guessed = core::mem::take(&mut self.guessed);
+        // What sentinels have told of bursts is a guess, and waits add to it.
+        let was_guessed = core::mem::take(&mut self.guessed) && !self.samples.end_bursts();
         let was_hot = cells(|cell| self.levels[cell] >= HOT);
         (self.bursts, self.waiting) = (0, 0);
         let span = Span::of(times);
@@ -175,6 +177,9 @@ impl Unit {
             };
         }
         self.span = if is_new { span } else { span.min(self.span) };
+        if is_new {
+            self.samples = Samples::default();
+        }
         self.end_judging();
         // What was hot has gone cold, whatever it was before. Of others that is seen later.
         let judged = was_hot.or(cells(|cell| self.bursts >> cell & 1 == 0));

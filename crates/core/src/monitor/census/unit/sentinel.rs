@@ -27,7 +27,7 @@ const MISSED: u64 = 9;
 const PASSED: u64 = 4;
 
 /// Pages of a cell.
-const PAGES_PER_CELL: usize = 512 / CELLS;
+pub(super) const PAGES_PER_CELL: usize = 512 / CELLS;
 
 impl Unit {
     /// Whether a page is armed alone that tells whether what has woken up is touched all the time.
@@ -53,6 +53,7 @@ impl Unit {
         }
         let hot = self.hot_pages();
         self.sentinel = hot.nth(nr % hot.count().max(1))?;
+        self.samples.begin();
         // What has woken up since did not get its page.
         self.waking = 0;
         Some(PageBits::page(self.sentinel))
@@ -68,6 +69,7 @@ impl Unit {
         news: &mut News,
     ) {
         let watched = now.since(self.sentinel_since);
+        self.hear_sample(touched, now, spans, news);
         let is_due = if self.is_waking() {
             self.is_waking_over(now, spans)
         } else {
@@ -102,7 +104,7 @@ impl Unit {
         }
         // One page stands for a unit that was hot all over. Else all of it has to be seen.
         let is_calm = is_missed && self.is_mostly_hot();
-        news.again = is_missed && !is_calm;
+        news.again |= is_missed && !is_calm;
         // What passes by is no news for its neighbours.
         news.calmed = is_calm && !has_passed;
         if is_calm {

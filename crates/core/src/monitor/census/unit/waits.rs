@@ -16,6 +16,7 @@
 //! touched in some windows only, and turns tell in which.
 
 use super::levels::{FULL, NEARLY_ALL, level};
+use super::rates::within;
 use super::sentinel::cells;
 use super::{CELLS, Unit, ratio, share, tick};
 use crate::snapshot::SPANS;
@@ -29,7 +30,7 @@ const MOST: f32 = 0.5;
 /// From this level on, a cell is touched in most samples.
 const MOSTLY: u8 = 192;
 /// The mean wait for what is touched in every sample, in samples.
-const NO_WAIT: f32 = 0.5;
+pub(super) const NO_WAIT: f32 = 0.5;
 /// So many waits make a mean. Later ones count as much as the last of these. Until then a unit has
 /// its turns as often as one that changes.
 const ENOUGH: u8 = 4;
@@ -93,6 +94,24 @@ impl Unit {
         let part = 1.0 / f32::from((earlier + 1).clamp(2, ENOUGH));
         let wait = if old == 0 { wait } else { before + (wait - before) * part };
         self.levels[cell] = level(NO_WAIT / wait.max(NO_WAIT));
+    }
+
+    /// Whether nearly all pages of a cell were touched before the first look, even if that came
+    /// late.
+    pub(super) fn is_full(&self, cell: usize) -> bool {
+        within(self.rate(cell), self.times()) > NEARLY_ALL
+    }
+
+    /// Full cells are bursts that are waited for so long on average, in samples.
+    pub(super) fn take_bursts(&mut self, wait: f32, now: Time) {
+        for cell in 0..CELLS {
+            if self.is_full(cell) {
+                self.levels[cell] = level(NO_WAIT / wait.max(NO_WAIT));
+                self.steady[cell] = tick(now);
+                self.bursts |= 1 << cell;
+            }
+        }
+        self.nr_bursts = PROVEN;
     }
 
     /// The first look has judged all cells.
@@ -198,7 +217,7 @@ mod tests {
             looks.push(ms);
             ms = match ms {
                 100 => break,
-                _ if news.waits => ms * 2,
+                _ if news.look_in.is_some() => ms * 2,
                 _ => 100,
             };
         }

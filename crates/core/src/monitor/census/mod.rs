@@ -205,7 +205,10 @@ impl Sampler for Census {
             nr_cleared += unit.was_armed(check, now);
             map.needs_clearing |= unit.needs_clearing();
             map.sums.add(unit);
-            let since = unit.since;
+            let (since, target, start) = (unit.since, check.target, check.start);
+            if check.pages.count() == 1 && unit.asks_for_sample() {
+                self.soon.push(Due { sample: passed + 1, target, start, since });
+            }
             map.has_together |= check.together && check.stuck.count() >= MUCH_TOGETHER;
             if check.together && check.answered {
                 map.together_rest_ns = 0;
@@ -218,7 +221,6 @@ impl Sampler for Census {
             }
             for (list, wait) in self.due.iter_mut().zip(waits(scene.attrs, now.since(since))) {
                 let sample = passed.saturating_add(wait);
-                let (target, start) = (check.target, check.start);
                 list.push_back(Due { sample, target, start, since });
             }
         }
@@ -572,10 +574,6 @@ impl Census {
                 if let Some(page) = unit.choose_sentinel(u64::from(scene.rng.next_u32())) {
                     scene.units.push(UnitCheck::new(map.id, unit.start, page));
                     self.watched_alone.push((map.id, unit.start));
-                    if unit.asks_for_sample() {
-                        let (target, start, since) = (map.id, unit.start, unit.since);
-                        self.soon.push(Due { sample: scene.passed + 1, target, start, since });
-                    }
                     left -= 1;
                 }
             }

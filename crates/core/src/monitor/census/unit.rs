@@ -261,6 +261,7 @@ impl Unit {
         if asked != *self.pages {
             // A sentinel. It says nothing of the other pages.
             self.sentinel_since = now;
+            self.samples.begin();
             if !check.stuck.is_empty() {
                 (self.sentinel, self.waking) = (NO_PAGE, 0);
             }

@@ -37,14 +37,14 @@ pub(super) struct Samples {
     nr: u8,
     /// Whether the mean wait has become the level.
     are_bursts: bool,
-    /// Whether the sentinel that there is now has told.
-    has_told: bool,
+    /// Whether there is a sentinel that was made old, and has not told yet.
+    is_open: bool,
 }
 
 impl Samples {
-    /// There is another sentinel.
+    /// A sentinel was made old.
     pub(super) const fn begin(&mut self) {
-        self.has_told = false;
+        self.is_open = true;
     }
 
     /// Whether the levels are what sentinels have told. From now on they are something else.
@@ -56,10 +56,10 @@ impl Samples {
 impl Unit {
     /// Whether its sentinel is to be looked at after one sample.
     pub(in super::super) fn asks_for_sample(&self) -> bool {
-        let samples = self.samples;
-        let is_open = self.sentinel != NO_PAGE && self.waking == 0 && !samples.has_told;
-        is_open
-            && samples.at_once < CONFIRMED
+        self.samples.is_open
+            && self.samples.at_once < CONFIRMED
+            && self.sentinel != NO_PAGE
+            && self.waking == 0
             && self.is_full(usize::from(self.sentinel) / PAGES_PER_CELL)
     }
 
@@ -83,7 +83,7 @@ impl Unit {
             return;
         }
         let samples = &mut self.samples;
-        samples.has_told = true;
+        samples.is_open = false;
         let times = ratio(watched, spans[0]);
         let earlier = ratio(self.looked.since(self.sentinel_since), spans[0]);
         if times < LONGER {
@@ -102,7 +102,7 @@ impl Unit {
             return;
         }
         let mean = samples.wait / f32::from(samples.nr);
-        *samples = Samples { are_bursts: true, has_told: true, ..Samples::default() };
+        *samples = Samples { are_bursts: true, ..Samples::default() };
         self.take_bursts(mean, now);
         self.guessed = true;
         (news.again, news.published) = (true, true);
@@ -219,6 +219,20 @@ mod tests {
         // Twelve of the sixteen pages of each cell.
         let part = unit(PageBits([0x0fff_0fff_0fff_0fff; 8]), 5);
         assert!(part.rate(3) < 0.8 && !part.asks_for_sample(), "{}", part.rate(3));
+    }
+
+    #[test]
+    fn a_sentinel_that_was_not_made_old_tells_nothing() {
+        let mut unit = measured(PageBits::ALL, 5);
+        for at_ms in [20_000, 21_000, 22_000] {
+            let page = unit.choose_sentinel(7).unwrap();
+            let check = UnitCheck { answered: false, ..answer(page, page) };
+            unit.was_armed(&check, Time(at_ms * MS));
+            assert!(!unit.asks_for_sample());
+            look(&mut unit, at_ms + 10, PageBits::ALL);
+            look(&mut unit, at_ms + 100, PageBits::ALL);
+        }
+        assert!(unit.rate(3) == 1.0 && unit.is_sure());
     }
 
     #[test]

@@ -53,7 +53,6 @@ impl Unit {
         }
         let hot = self.hot_pages();
         self.sentinel = hot.nth(nr % hot.count().max(1))?;
-        self.samples.begin();
         // What has woken up since did not get its page.
         self.waking = 0;
         Some(PageBits::page(self.sentinel))

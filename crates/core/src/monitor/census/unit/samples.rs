@@ -7,13 +7,14 @@
 //! it was not touched, until enough sentinels were touched within one sample.
 //!
 //! Invariants: a sentinel tells of its first touch only. A level that sentinels tell is a guess.
-//! Absent: cells of which a sample finds a part. Their pages are touched at random, and each of
-//! them is a sample.
+//! Absent: units with cells of which a sample finds a part. Their pages are touched at random, and
+//! each of them is a sample. Huge pages, of which a sample always finds all or nothing: mostly they
+//! are touched at random as well, and then a wait is twice what it is for a burst.
 
-use super::levels::LONGER;
+use super::levels::{LONGER, NEARLY_ALL};
 use super::sentinel::{NO_PAGE, PAGES_PER_CELL};
 use super::waits::NO_WAIT;
-use super::{News, Unit, ratio};
+use super::{CELLS, News, Unit, ratio, share};
 use crate::snapshot::SPANS;
 use crate::time::Time;
 use crate::unit::PageBits;
@@ -60,7 +61,21 @@ impl Unit {
             && self.samples.at_once < CONFIRMED
             && self.sentinel != NO_PAGE
             && self.waking == 0
+            && !self.is_huge()
             && self.is_full(usize::from(self.sentinel) / PAGES_PER_CELL)
+            && self.is_all_or_nothing()
+    }
+
+    /// Whether nearly all cells that were touched in a sample are full. Where pages are touched at
+    /// random in most samples, some cells are full by chance.
+    fn is_all_or_nothing(&self) -> bool {
+        let touched = (0..CELLS).filter(|cell| self.levels[*cell] > 0);
+        let (mut nr, mut nr_full) = (0, 0);
+        for cell in touched {
+            nr += 1;
+            nr_full += u32::from(self.is_full(cell));
+        }
+        share(nr_full, nr) > NEARLY_ALL
     }
 
     /// A look at `now` has found these pages touched.
@@ -219,6 +234,16 @@ mod tests {
         // Twelve of the sixteen pages of each cell.
         let part = unit(PageBits([0x0fff_0fff_0fff_0fff; 8]), 5);
         assert!(part.rate(3) < 0.8 && !part.asks_for_sample(), "{}", part.rate(3));
+        // The same of all cells but the one that has the sentinel.
+        let mut one = PageBits([0x0fff_0fff_0fff_0fff; 8]);
+        one.0[0] |= 0xffff;
+        let mut one = measured(one, 5);
+        assert!(one.rate(0) == 1.0 && one.rate(3) < 0.8);
+        let page = one.choose_sentinel(7).unwrap();
+        one.was_armed(&answer(page, page), Time(20_000 * MS));
+        assert!(page == PageBits::page(7) && !one.asks_for_sample());
+        let huge = Unit { leaf_shift: 21, ..unit(PageBits::ALL, 5) };
+        assert!(unit(PageBits::ALL, 5).asks_for_sample() && !huge.asks_for_sample());
     }
 
     #[test]

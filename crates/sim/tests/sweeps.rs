@@ -127,3 +127,15 @@ fn a_burst_is_not_called_hot_until_its_next_turn() {
     println!("{truth:.3}, measured {mean:.3}, error {error:.3}, set {at_once:.3}");
     assert!(error <= truth * 0.6, "{error} of {truth}");
 }
+
+/// Where pages are touched at random in most samples, some cells are touched all over by chance,
+/// and a page is missed by chance. That is no burst.
+#[test]
+fn what_is_touched_at_random_is_no_burst() {
+    let seed = seed();
+    let text = "m, 192M\n\nsteady\n12000\nm, 1, 64, 1, rw, hz=400\n";
+    let truth = 1.0 - (-400.0 * 0.005_f64).exp();
+    let (mean, error, _) = rates(text, seed, truth, 4);
+    println!("{truth:.3}, measured {mean:.3}, error {error:.3}");
+    assert!(error <= 0.022, "{error} of {truth}");
+}

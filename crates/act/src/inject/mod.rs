@@ -29,7 +29,7 @@ use std::thread as threads;
 
 use isotherm_core::addr::{PAGE_SIZE, round_down, round_up};
 use isotherm_core::{AddrRange, MappingKind};
-use isotherm_host::proc::{Proc, parse_maps};
+use isotherm_host::proc::{MappingUse, Proc, parse_maps, parse_smaps};
 use isotherm_sys::clock::now;
 use isotherm_sys::ptrace::sleep_exactly;
 
@@ -230,12 +230,39 @@ impl Injector {
             }
             let stack = parse_maps(&text).find(|m| m.kind() == MappingKind::Stack);
             if let Some(stack) = stack.map(|m| m.range) {
+                let stack = self.with_parts_below(stack, &all)?;
                 return Ok(Maps { all, stack });
             }
         }
         let why = "it has no main stack: it has unmapped it";
         Err(error::of(self.pid, ActKind::NotSupported, "look for its stack", why, ""))
     }
+
+    /// The main thread's stack as a whole. Advice about a part of it splits the mapping, and only
+    /// the highest part is called a stack after that. The thread may run in a lower one, where what
+    /// it has in the highest is in use.
+    fn with_parts_below(&self, stack: AddrRange, all: &[AddrRange]) -> Result<AddrRange, ActError> {
+        // The kernel leaves a gap below a stack, so this is rare.
+        if all.iter().all(|m| m.end != stack.start) {
+            return Ok(stack);
+        }
+        let mut text = Vec::new();
+        let read = Proc::default().read(self.pid, "smaps", &mut text);
+        read.map_err(|e| error::said(self.pid, "read /proc/PID/smaps", "CAP_SYS_PTRACE", e))?;
+        let parts: Vec<_> = parse_smaps(&text).collect();
+        Ok(with_parts(stack, &parts))
+    }
+}
+
+/// A stack with the parts below it, if they are mappings that grow down.
+fn with_parts(stack: AddrRange, parts: &[MappingUse]) -> AddrRange {
+    let mut start = stack.start;
+    for part in parts.iter().rev().filter(|part| part.grows_down) {
+        if part.range.end == start {
+            start = part.range.start;
+        }
+    }
+    AddrRange::new(start, stack.end)
 }
 
 /// A target's mappings.
@@ -306,6 +333,29 @@ fn check_status(pid: u32, options: InjectOptions) -> Result<(), ActError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stack_that_advice_has_split_is_one() {
+        let part = |from: u64, to: u64, grows_down| MappingUse {
+            range: AddrRange::new(from, to),
+            grows_down,
+            ..MappingUse::default()
+        };
+        let stack = AddrRange::new(90, 100);
+        for (below, start) in [
+            (vec![], 90),
+            (vec![part(80, 90, true)], 80),
+            (vec![part(60, 80, true), part(80, 90, true)], 60),
+            // Memory that was mapped right below, and a stack that is not next to this one.
+            (vec![part(80, 90, false)], 90),
+            (vec![part(60, 80, true), part(80, 90, false)], 90),
+            (vec![part(60, 80, true), part(85, 90, true)], 85),
+        ] {
+            let mut all = below.clone();
+            all.push(part(90, 100, true));
+            assert_eq!(with_parts(stack, &all), AddrRange::new(start, 100), "{below:?}");
+        }
+    }
 
     #[test]
     fn holes_are_refused_and_mappings_asked_for_one_by_one() {

@@ -20,6 +20,9 @@ pub struct MappingUse {
     /// What was advised about huge pages (`VmFlags`): `Some(true)` to have them, `Some(false)` not
     /// to.
     pub huge_advice: Option<bool>,
+    /// Whether the kernel makes it longer at its low end when that is touched (`VmFlags`), as the
+    /// stack of a main thread and all parts into which advice has split it.
+    pub grows_down: bool,
 }
 
 /// The mappings of an `smaps` file. Made by [`parse_smaps`].
@@ -53,6 +56,7 @@ impl Iterator for Smaps<'_> {
                             (_, true) => Some(false),
                             _ => None,
                         };
+                        current.grows_down = has(b"gd");
                     }
                     _ => {}
                 }
@@ -78,7 +82,7 @@ mod tests {
     #[test]
     fn reads_mappings() {
         let text = b"Rss: 1 kB\n\
-1000-3000 rw-p 00000000 00:00 0 \nSize:  8 kB\nRss:   8 kB\nReferenced:        4 kB\nVmFlags: rd mr nh sd \n\
+1000-3000 rw-p 00000000 00:00 0 \nSize:  8 kB\nRss:   8 kB\nReferenced:        4 kB\nVmFlags: rd mr gd nh sd \n\
 3000-4000 ---p 00000000 00:00 0 \nSize:  4 kB\nRss:   0 kB\nReferenced:        0 kB\n\
 5000-6000 r-xp 00000000 fe:00 7    /usr/lib/A: b.so\nRss:   4 kB\n";
         let got: Vec<_> = parse_smaps(text).collect();
@@ -95,6 +99,7 @@ mod tests {
                 referenced_bytes: referenced * 1024,
                 is_monitored,
                 huge_advice: (start == 0x1000).then_some(false),
+                grows_down: start == 0x1000,
             })
         );
     }

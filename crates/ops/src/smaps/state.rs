@@ -125,6 +125,7 @@ mod tests {
             referenced_bytes: referenced_kib * 1024,
             is_monitored: true,
             huge_advice: None,
+            grows_down: false,
         }
     }
 

@@ -19,9 +19,9 @@ use crate::snapshot::SPANS;
 use crate::time::Time;
 use crate::unit::PageBits;
 
-/// So many sentinels in a row have to be touched at once. What is touched in every second sample
-/// does so once in eight times.
-const CONFIRMED: u8 = 3;
+/// So many sentinels in a row have to be touched at once. What is touched in every second sample is
+/// found so once in 32 times, and what is touched in every fifth hardly ever.
+const CONFIRMED: u8 = 5;
 /// So many have to be waited for until a unit has bursts. A program that did not run for a sample
 /// is waited for as well.
 const WAITED: u8 = 2;
@@ -206,14 +206,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_touched_in_three_samples_in_a_row_is_not_asked_again() {
+    fn what_is_touched_in_five_samples_in_a_row_is_not_asked_again() {
         let mut unit = measured(PageBits::ALL, 5);
         let mut at_ms = 20_000;
         let mut next = |unit: &mut Unit, touched_ms| {
             at_ms += 1000;
             sentinel(unit, at_ms, touched_ms)
         };
-        for touched_ms in [1, 12, 1, 1, 1] {
+        for touched_ms in [1, 1, 1, 1, 12, 1, 1, 1, 1, 1] {
             assert!(!next(&mut unit, touched_ms).1);
         }
         // It is only asked whether it is still in use.

@@ -334,6 +334,7 @@ impl Sampler for Census {
                 map.fresh.push(check.start);
             }
             map.nr_unknown -= usize::from(!is_ours && unit.armed);
+            map.nr_unknown += usize::from(is_ours && !unit.armed);
             let newly = unit.young.minus(before);
             let is_news = map.found.note_look(check.start, newly, last)
                 || settles && map.found.is_past(check.start, unit.young);

@@ -327,7 +327,8 @@ impl Unit {
         let present = check.present.and(*self.pages);
         // Some are gone for a moment only, while the kernel makes a huge page of them.
         let mapped = present.minus(*self.present).and(check.young);
-        if self.bare && !present.is_empty() {
+        let is_mostly_new = self.armed && self.turns <= 1 && mapped.count() * 2 > present.count();
+        if is_mostly_new || self.bare && !present.is_empty() {
             news.counted = self.begin_anew();
         }
         news.published = self.planes.take_new(mapped);
@@ -419,12 +420,17 @@ impl Unit {
         }
     }
 
-    /// The unit had no page when it was its turn, and has some now: of them nothing is known. So
-    /// its next turn is due at once. Returns at which points its course is not what it was.
+    /// The unit had no page when it was its turn, or few, and has more now: of them nothing is
+    /// known. So its next turn is due at once. Returns at which points its course is not what it
+    /// was.
     fn begin_anew(&mut self) -> u16 {
         (self.planes, self.bare) = (Planes::default(), false);
         (self.turn, self.extra) = (Clock::default(), Clock::default());
         (self.course, self.interval_ns, self.same) = (Course::default(), INTERVAL_NS.0, 0);
+        if self.turns <= 1 {
+            // What was never seen comes first. But only once: some memory comes and goes.
+            (self.armed, self.turns) = (false, 0);
+        }
         ALL
     }
 

@@ -478,14 +478,20 @@ fn a_unit_that_became_hot_and_was_looked_at_late_can_have_a_sentinel() {
 
 #[test]
 fn pages_that_are_mapped_within_a_span_are_told_apart_until_the_next_turn() {
-    let mut unit = unit();
-    let one = UnitCheck {
-        answered: true,
-        present: PageBits::page(7),
-        ..UnitCheck::new(TargetId(1), UNIT, PageBits::ALL)
+    let in_second_turn = || {
+        let mut unit = unit();
+        let one = UnitCheck {
+            answered: true,
+            present: PageBits::page(7),
+            ..UnitCheck::new(TargetId(1), UNIT, PageBits::ALL)
+        };
+        for at in [900, 1000] {
+            unit.is_turn = true;
+            unit.was_armed(&one, Time(at * MS));
+        }
+        unit
     };
-    unit.is_turn = true;
-    unit.was_armed(&one, Time(1000 * MS));
+    let mut unit = in_second_turn();
     for (at, came) in [(1005, 511), (1100, 511)] {
         look(&mut unit, PageBits::ALL, at);
         assert_eq!(unit.planes().came(usize::from(at > 1005)), came);
@@ -494,9 +500,7 @@ fn pages_that_are_mapped_within_a_span_are_told_apart_until_the_next_turn() {
     look(&mut unit, PageBits::ALL, 2005);
     assert_eq!([0, 1].map(|nr| unit.planes().came(nr)), [0, 511], "the window is not over");
     // Out of turn, the span that was measured after the start counts, and longer ones do not.
-    let mut unit = self::unit();
-    unit.is_turn = true;
-    unit.was_armed(&one, Time(1000 * MS));
+    let mut unit = in_second_turn();
     for at in [1005, 1100, 2000, 11_000] {
         look(&mut unit, PageBits::ALL, at);
     }
@@ -587,6 +591,34 @@ fn a_unit_that_was_measured_without_a_page_is_not_measured() {
     arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), 2200);
     look(&mut unit, cell(1), 2205);
     assert_eq!((unit.planes().counted(0), unit.planes().came(0)), (Some(16), 0));
+}
+
+/// A unit that was made old when `before` of its pages were mapped, in its first or second turn.
+/// All are mapped and touched at the next look. Returns whether it counts as never seen then.
+fn fills(before: PageBits, turns: u64) -> bool {
+    let mut unit = unit();
+    for turn in 1..=turns {
+        unit.is_turn = true;
+        let check = UnitCheck {
+            answered: true,
+            present: before,
+            ..UnitCheck::new(TargetId(1), UNIT, PageBits::ALL)
+        };
+        unit.was_armed(&check, Time(turn * 1000 * MS));
+    }
+    assert!(unit.armed);
+    let news = look(&mut unit, PageBits::ALL, turns * 1000 + 100);
+    assert_eq!(unit.size(), 512);
+    assert!(unit.armed || news.counted == ALL && unit.plane(1).is_empty());
+    !unit.armed
+}
+
+#[test]
+fn what_is_mapped_after_the_first_arming_was_never_seen() {
+    let pages = |nr: u64| PageBits::of(0, crate::AddrRange::new(0, nr * 4096));
+    assert!(fills(pages(0), 1) && fills(pages(255), 1));
+    assert!(!fills(pages(256), 1), "most of it was made old");
+    assert!(!fills(pages(0), 2), "memory that comes and goes has its turn as all other memory");
 }
 
 #[test]

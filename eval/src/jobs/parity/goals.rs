@@ -1,7 +1,7 @@
 //! What parity asks for: our own methods beside the kernel's DAMON, workload by workload.
 
 use super::rows::Row;
-use super::{CENSUS, FIRST_TOUCH, KDAMOND};
+use super::{CENSUS, CENSUS_OF_3, FIRST_TOUCH, KDAMOND};
 
 /// Medians of few runs: a difference below this is none.
 const SAME: f64 = 0.01;
@@ -20,7 +20,8 @@ pub(super) fn text(rows: &[Row]) -> String {
          (within {SAME_SLOWDOWN}), and takes at most {CPU_FACTOR} times the CPU of the kernel's thread; {CENSUS} has {RECALL_FACTOR} times \
          its recall on {PIECES} for no more CPU.\n"
     );
-    for ours in rows.iter().filter(|r| [CENSUS, FIRST_TOUCH].contains(&r.contestant.as_str())) {
+    let ours = [CENSUS, CENSUS_OF_3, FIRST_TOUCH];
+    for ours in rows.iter().filter(|r| ours.contains(&r.contestant.as_str())) {
         let theirs = rows.iter().find(|r| r.workload == ours.workload && r.contestant == KDAMOND);
         let line = match theirs {
             Some(theirs) if theirs.precision.is_some() || theirs.recall.is_some() => {
@@ -68,7 +69,8 @@ fn missed(ours: &Row, theirs: &Row) -> Vec<String> {
             b.median * 100.0
         ));
     }
-    let finds_pieces = ours.contestant == CENSUS && ours.workload == PIECES;
+    let is_census = [CENSUS, CENSUS_OF_3].contains(&ours.contestant.as_str());
+    let finds_pieces = is_census && ours.workload == PIECES;
     if finds_pieces
         && let (Some(a), Some(b)) = (ours.recall, theirs.recall)
         && a < RECALL_FACTOR * b

@@ -130,10 +130,14 @@ pub(super) fn run(bench: &Bench<'_>, case: &Case) -> anyhow::Result<Measured> {
 
 fn start_monitor(bench: &Bench<'_>, case: &Case, pid: u32) -> anyhow::Result<Option<Child>> {
     let found = CONTESTANTS.into_iter().find(|(name, ..)| *name == case.contestant);
-    let Some((_, set, method)) = found.filter(|(name, ..)| *name != NONE) else { return Ok(None) };
+    let Some((_, set, method, budget)) = found.filter(|(name, ..)| *name != NONE) else {
+        return Ok(None);
+    };
     let output = bench.dir.raw(&case.file("iso"));
     let seed = case.seed().to_string();
-    recording::start(&bench.spec.isotherm, pid, &output, set, method, &["--seed", &seed]).map(Some)
+    let mut more = vec!["--seed", &seed];
+    more.extend(budget.iter().flat_map(|budget| ["--budget", *budget]));
+    recording::start(&bench.spec.isotherm, pid, &output, set, method, &more).map(Some)
 }
 
 fn duration_ns(marks: &[Mark]) -> u64 {

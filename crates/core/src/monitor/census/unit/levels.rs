@@ -61,11 +61,15 @@ fn whole(pages: f32) -> u64 {
 
 /// A change of a level that is no chance: a tenth of the scale, beyond three standard deviations of
 /// the difference between two samples of this many pages. Where all of them were touched, one more
-/// might not have been.
-fn change(old: u8, pages: u32) -> u8 {
+/// might not have been. And where more were touched than `usual` in the unit, that may have been
+/// chance already.
+fn change(old: u8, usual: f32, pages: u32) -> u8 {
     let pages = f32::from(u16::try_from(pages.max(1)).unwrap_or(u16::MAX));
     let share = (f32::from(old) / FULL).min((pages + 1.0) / (pages + 2.0));
-    CHANGE.saturating_add(level(CHANCE * libm::sqrtf(2.0 * share * (1.0 - share) / pages)))
+    let variance = |share: f32| share * (1.0 - share);
+    let least = if share > usual { variance(usual) } else { 0.0 };
+    let both = 2.0 * variance(share).max(least);
+    CHANGE.saturating_add(level(CHANCE * libm::sqrtf(both / pages)))
 }
 
 impl Unit {
@@ -149,12 +153,15 @@ impl Unit {
         let was_guessed = core::mem::take(&mut self.guessed) && !self.samples.end_bursts();
         let was_hot = cells(|cell| self.levels[cell] >= HOT);
         (self.bursts, self.waiting) = (0, 0);
-        let span = Span::of(times);
+        let (span, is_at_random) = (Span::of(times), self.is_at_random(plane));
+        let usual = within(self.usual_level(), span.times());
         let mut is_new = was_guessed;
         for cell in 0..CELLS {
             let there = self.present.cell(cell).count_ones();
             let touched = plane.cell(cell).count_ones();
-            if self.judge_burst(cell, share(touched, there), times, was_guessed, now) {
+            if !is_at_random
+                && self.judge_burst(cell, share(touched, there), times, was_guessed, now)
+            {
                 continue;
             }
             let old = self.levels[cell];
@@ -162,7 +169,7 @@ impl Unit {
             // A late look is compared with what it should have found.
             let expected = level(within(f32::from(old) / FULL, span.times()));
             let found = level(share(touched, there));
-            let differs = found.abs_diff(expected) > change(expected, there);
+            let differs = found.abs_diff(expected) > change(expected, usual, there);
             self.levels[cell] = if was_guessed || differs {
                 is_new = true;
                 self.steady[cell] = if new == 0 { tick(self.since) } else { tick(now) };
@@ -202,6 +209,13 @@ impl Unit {
             (self.same, self.interval_ns) = (0, INTERVAL_NS.0);
         }
         old >= CALMED && new * 2 < old
+    }
+
+    /// The mean level of its cells that are touched at all, as a share.
+    fn usual_level(&self) -> f32 {
+        let touched = self.levels.iter().filter(|level| **level > 0);
+        let (nr, sum) = touched.fold((0, 0), |(nr, sum), level| (nr + 1, sum + u32::from(*level)));
+        count(sum) / FULL / count(nr.max(1))
     }
 
     /// How many of its pages are touched within one sample, by its levels.
@@ -351,19 +365,23 @@ mod tests {
 
     #[test]
     fn a_change_is_more_than_chance_explains() {
-        for (before, after, pages, is_change) in [
-            (0, 1, 16, false),
-            (0, 2, 16, true),
-            (8, 14, 16, false),
+        for (before, after, pages, usual, is_change) in [
+            (0, 1, 16, 0.0, false),
+            (0, 2, 16, 0.0, true),
+            (0, 2, 16, 0.85, true),
+            (8, 14, 16, 0.5, false),
             // Of 3000 cells whose pages are touched in 99 of 100 samples, four are found like this.
-            (16, 13, 16, false),
-            (16, 11, 16, false),
-            (16, 10, 16, true),
-            (16, 0, 16, true),
-            (1, 0, 1, false),
+            (16, 13, 16, 1.0, false),
+            (16, 11, 16, 1.0, false),
+            (16, 10, 16, 1.0, true),
+            (16, 0, 16, 1.0, true),
+            // And of 3000 whose pages are touched in 85 of 100, four like this.
+            (16, 10, 16, 0.85, false),
+            (16, 8, 16, 0.85, true),
+            (1, 0, 1, 1.0, false),
         ] {
             let [old, new] = [before, after].map(|n| level(share(n, pages)));
-            let got = new.abs_diff(old) > change(old, pages);
+            let got = new.abs_diff(old) > change(old, usual, pages);
             assert_eq!(got, is_change, "{before} and {after} of {pages}");
         }
     }

@@ -9,7 +9,9 @@
 //! wait over their armings.
 //!
 //! A cell counts as a burst if nearly all of it was touched within the last window that was
-//! measured, and a sample found nearly all or nearly nothing of it.
+//! measured, and a sample found nearly all or nearly nothing of it. Where a sample finds a part of
+//! most cells, pages are touched at random, and some cells are missed by chance. To wait for those
+//! and count the others as they were found would count too much.
 //!
 //! Invariants: what is waited for keeps its level until it was touched, or until the window is
 //! over: then it is idle. Absent: bursts that are further apart than a window. Their cells are
@@ -34,6 +36,8 @@ pub(super) const NO_WAIT: f32 = 0.5;
 /// So many waits make a mean. Later ones count as much as the last of these. Until then a unit has
 /// its turns as often as one that changes.
 const ENOUGH: u8 = 4;
+/// Cells that a look may find half gone over, beside those that were touched all over.
+const PASSED_BY: u32 = 2;
 /// In so many armings in a row a unit has to have bursts.
 const PROVEN: u8 = 2;
 
@@ -74,6 +78,21 @@ impl Unit {
             self.waiting |= 1 << cell;
         }
         true
+    }
+
+    /// Whether the first look has found a part of the pages of most cells that it found touched.
+    pub(super) fn is_at_random(&self, plane: PageBits) -> bool {
+        let shares = (0..CELLS).map(|cell| {
+            let there = self.present.cell(cell);
+            share((plane.cell(cell) & there).count_ones(), there.count_ones())
+        });
+        let (mut nr_parts, mut nr_full) = (0, 0);
+        for touched in shares.filter(|touched| *touched > 0.0) {
+            let nr = if touched > NEARLY_ALL { &mut nr_full } else { &mut nr_parts };
+            *nr += 1;
+        }
+        // A burst that goes on while it is looked at has come to one cell, or to two.
+        nr_parts > PASSED_BY.max(nr_full)
     }
 
     /// Whether nearly all of a cell's pages were touched within the last window that was measured.

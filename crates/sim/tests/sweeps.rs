@@ -139,3 +139,17 @@ fn what_is_touched_at_random_is_no_burst() {
     println!("{truth:.3}, measured {mean:.3}, error {error:.3}");
     assert!(error <= 0.022, "{error} of {truth}");
 }
+
+/// Some cells are not touched in a sample by chance. They are no bursts either, so nothing is added
+/// to what the sample has found.
+#[test]
+fn what_a_sample_finds_of_pages_touched_at_random_is_what_is_touched() {
+    let seed = seed();
+    for hz in [20.0, 40.0, 80.0, 200.0] {
+        let text = format!("m, 128M\nidle, 128M\n\nsteady\n15000\nm, 1, 64, 1, rw, hz={hz}\n");
+        let truth = 1.0 - (-hz * 0.005_f64).exp();
+        let (mean, error, at_once) = rates(&text, seed, truth, 5);
+        println!("{hz}/s: {truth:.3}, measured {mean:.3}, error {error:.3}, set {at_once:.4}");
+        assert!((at_once / truth - 1.0).abs() <= 0.04, "{hz}: {at_once} of {truth}");
+    }
+}

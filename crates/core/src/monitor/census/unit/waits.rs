@@ -270,6 +270,39 @@ mod tests {
         }
     }
 
+    /// Four turns, in each of which the first look finds these pages touched, and the end of the
+    /// window all. Returns how many pages are counted within a sample, and the bursts.
+    fn turns(found: PageBits) -> (u64, u32) {
+        let mut unit = Unit::new(0, PageBits::ALL, Time(0));
+        for turn in 1..=4 {
+            let at_ms = turn * 10_000;
+            let check = |young| UnitCheck {
+                answered: true,
+                present: PageBits::ALL,
+                young,
+                ..UnitCheck::new(TargetId(1), 0, PageBits::ALL)
+            };
+            unit.is_turn = true;
+            unit.was_armed(&check(PageBits::ALL), Time(at_ms * MS));
+            for (ms, young) in [(5, found), (100, PageBits::ALL)] {
+                unit.was_looked_at(&check(young), Time((at_ms + ms) * MS), &SPANS_NS, false);
+            }
+        }
+        (unit.planes().counted(0).unwrap_or_default(), unit.proven_bursts().count_ones())
+    }
+
+    #[test]
+    fn empty_cells_among_cells_touched_in_part_are_chance() {
+        // Three pages of each cell, and none of each eighth one.
+        let at_random =
+            PageBits([0x0111_0111_0111_0111, 0x0111_0111_0111_0000].repeat(4).try_into().unwrap());
+        assert_eq!(turns(at_random), (84, 0));
+        // All of half of the cells, up to a cell and a half.
+        let burst = PageBits([u64::MAX, u64::MAX, u64::MAX, 0x00ff_ffff_ffff_ffff, 0x3, 0, 0, 0]);
+        let (counted, bursts) = turns(burst);
+        assert!(bursts >= 15 && counted > 0, "{counted} {bursts}");
+    }
+
     #[test]
     fn what_is_counted_within_a_sample_is_the_mean_of_many() {
         let mut unit = Unit::new(0, PageBits::ALL, Time(0));

@@ -216,15 +216,19 @@ mod tests {
     const MS: u64 = 1_000_000;
     const SPANS_NS: [u64; SPANS] = [5 * MS, 100 * MS, 1000 * MS, 10_000 * MS, 60_000 * MS];
 
-    /// The unit is armed in its turn, and touched all over so many ms later, if at all. It is
-    /// looked at when it asks for it, and when the window is over. Returns the times of the looks.
-    fn turn(unit: &mut Unit, at_ms: u64, touched_ms: Option<u64>) -> Vec<u64> {
-        let check = |young| UnitCheck {
+    /// An answer that finds all pages mapped and these young.
+    fn check(young: PageBits) -> UnitCheck {
+        UnitCheck {
             answered: true,
             present: PageBits::ALL,
             young,
             ..UnitCheck::new(TargetId(1), 0, PageBits::ALL)
-        };
+        }
+    }
+
+    /// The unit is armed in its turn, and touched all over so many ms later, if at all. It is
+    /// looked at when it asks for it, and when the window is over. Returns the times of the looks.
+    fn turn(unit: &mut Unit, at_ms: u64, touched_ms: Option<u64>) -> Vec<u64> {
         unit.is_turn = true;
         unit.was_armed(&check(PageBits::ALL), Time(at_ms * MS));
         let (mut ms, mut looks) = (5, Vec::new());
@@ -276,12 +280,6 @@ mod tests {
         let mut unit = Unit::new(0, PageBits::ALL, Time(0));
         for turn in 1..=4 {
             let at_ms = turn * 10_000;
-            let check = |young| UnitCheck {
-                answered: true,
-                present: PageBits::ALL,
-                young,
-                ..UnitCheck::new(TargetId(1), 0, PageBits::ALL)
-            };
             unit.is_turn = true;
             unit.was_armed(&check(PageBits::ALL), Time(at_ms * MS));
             for (ms, young) in [(5, found), (100, PageBits::ALL)] {

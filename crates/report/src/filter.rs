@@ -84,7 +84,18 @@ impl Filter {
         &'a self,
         regions: &'a [RegionInfo],
     ) -> impl Iterator<Item = RegionInfo> + 'a {
-        let keep = self.address.unwrap_or(AddrRange::new(0, u64::MAX));
+        self.regions_around(regions, 0)
+    }
+
+    /// The same with so many bytes on each side of the address range.
+    pub(crate) fn regions_around<'a>(
+        &'a self,
+        regions: &'a [RegionInfo],
+        bytes: u64,
+    ) -> impl Iterator<Item = RegionInfo> + 'a {
+        let keep = self.address.map_or(AddrRange::new(0, u64::MAX), |keep| {
+            AddrRange::new(keep.start.saturating_sub(bytes), keep.end.saturating_add(bytes))
+        });
         regions.iter().filter_map(move |r| {
             let start = r.range.start.max(keep.start);
             let end = r.range.end.min(keep.end);

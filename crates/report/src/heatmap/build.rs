@@ -103,7 +103,8 @@ impl Grids {
             grid.names.learn(state.mappings_version, &state.mappings);
             let is_fine = filter.address.is_some() && grid.is_finer_than_units();
             let map = scan.pages.get(t.id).filter(|_| is_fine);
-            grid.add(&self.axis, s, || filter.regions(&t.regions), map);
+            let around = map.map_or(0, |_| pages::AROUND);
+            grid.add(&self.axis, s, || filter.regions_around(&t.regions, around), map);
         }
     }
 
@@ -355,21 +356,19 @@ impl Grid {
         let mut first = 0;
         for r in regions() {
             let of_region = rate(&r, s.max_nr_accesses);
-            let known_by = pages::Region {
-                range: r.range,
-                rate: if r.resolved { of_region } else { 0.0 },
-                max: s.max_nr_accesses,
-                spans_us: s.spans_us(),
-            };
             while self.rows.get(first).is_some_and(|row| row.end <= r.range.start) {
                 first += 1;
             }
+            if self.rows.get(first).is_none_or(|row| row.start >= r.range.end) {
+                continue;
+            }
+            let known_by = map.map(|map| (map, pages::Region::new(s, &r, map)));
             for (i, row) in self.rows.iter().enumerate().skip(first) {
                 if row.start >= r.range.end {
                     break;
                 }
                 let part = AddrRange::new(row.start.max(r.range.start), row.end.min(r.range.end));
-                let known = map.map(|map| pages::known(map, part, &known_by));
+                let known = known_by.map(|(map, region)| pages::known(map, part, &region));
                 let known = known.unwrap_or_default();
                 let rest = float(part.len().saturating_sub(known.bytes)) * time;
                 let rate = rest * of_region;

@@ -196,7 +196,8 @@ pub struct UnitCheck {
     /// such a unit is not `answered`, it is as it was found, in `present` and `young`, and may be
     /// asked about again later.
     pub together: bool,
-    /// Out of `prepare_units`: when the pages became old, if that was well before the answer.
+    /// Out of `prepare_units`: when the pages became old, if the set knows that better than that it
+    /// was before the answer.
     pub made_old: Option<Time>,
     /// Out of `check_units`: when the pages were looked at, if that was well before the answer.
     pub looked: Option<Time>,

@@ -6,7 +6,7 @@
 
 use isotherm_core::{Attrs, Method};
 use isotherm_sim::config::Config;
-use isotherm_sim::world::{Options, Simulation};
+use isotherm_sim::world::{Faults, Options, Simulation};
 
 const MIB: f64 = 1_048_576.0;
 /// Places of a window of 0.1 s and of a second among the spans.
@@ -78,10 +78,14 @@ fn hot_memory_does_not_hide_what_passes_by() {
 /// a share of samples: the mean over its bytes and windows, and the mean error of a byte. Last, the
 /// share of it that is touched within a sample.
 fn rates(text: &str, seed: u64, truth: f64, from: u64) -> (f64, f64, f64) {
+    rates_of(text, &Options { seed, ..Options::default() }, truth, from)
+}
+
+/// The same in a world with these options.
+fn rates_of(text: &str, options: &Options, truth: f64, from: u64) -> (f64, f64, f64) {
     let config = Config::parse(text).unwrap();
     let attrs = Attrs { method: Method::Census, ..Attrs::default() };
-    let options = Options { seed, ..Options::default() };
-    let mut simulation = Simulation::new(&config, &options, attrs).unwrap();
+    let mut simulation = Simulation::new(&config, options, attrs).unwrap();
     let end = config.bases()[0] + config.regions[0].size;
     let (mut sum, mut error, mut bytes, mut at_once) = (0.0, 0.0, 0.0, 0.0);
     while simulation.next_snapshot().is_some() {
@@ -151,5 +155,21 @@ fn what_a_sample_finds_of_pages_touched_at_random_is_what_is_touched() {
         let (mean, error, at_once) = rates(&text, seed, truth, 5);
         println!("{hz}/s: {truth:.3}, measured {mean:.3}, error {error:.3}, set {at_once:.4}");
         assert!((at_once / truth - 1.0).abs() <= 0.04, "{hz}: {at_once} of {truth}");
+    }
+}
+
+/// To make 16 MiB old takes a fifth of a sample and more on a slow machine. The first looks wait
+/// for the rest of the sample, and not for the end of the next one.
+#[test]
+fn what_a_sample_finds_is_the_same_where_it_takes_long_to_make_memory_old() {
+    let seed = seed();
+    let text = "m, 128M\nidle, 128M\n\nsteady\n15000\nm, 1, 64, 1, rw, hz=20\n";
+    let truth = 1.0 - (-20.0 * 0.005_f64).exp();
+    for slow_us in [50, 100, 200] {
+        let faults = Faults { slow_ns: slow_us * 1000, ..Faults::default() };
+        let options = Options { seed, faults, ..Options::default() };
+        let (.., at_once) = rates_of(text, &options, truth, 5);
+        println!("{slow_us} us for 2 MiB: {truth:.4}, measured {at_once:.4}");
+        assert!((at_once / truth - 1.0).abs() <= 0.04, "{slow_us}: {at_once} of {truth}");
     }
 }

@@ -85,6 +85,13 @@ pub(crate) trait Sampler: core::fmt::Debug {
     /// window's end.
     fn next_due(&self, scene: &Scene<'_>) -> u64;
 
+    /// Step 4: the time before which the looks that are due at a sample would come too early, since
+    /// it took long to make pages old. The loop sleeps until then, and its later samples stay as
+    /// they were planned.
+    fn not_before(&self, _scene: &Scene<'_>, _passed: u64) -> Time {
+        Time(0)
+    }
+
     /// Steps 4 and 5: fills the batch with the pages to look at. Returns the wish that answers it,
     /// if there is any.
     fn check(&mut self, scene: &mut Scene<'_>) -> Option<Wish>;

@@ -60,13 +60,22 @@ impl Context {
         } else {
             on_time
         };
-        self.step(Phase::Asleep, Some(Wish::Sleep(self.due)))
+        let until = self.wakes_at();
+        self.step(Phase::Asleep, Some(Wish::Sleep(until)))
+    }
+
+    /// When the looks of this turn may be made.
+    fn wakes_at(&mut self) -> Time {
+        let (due, passed) = (self.due, self.schedule.passed.wrapping_add(self.ticks));
+        let (method, scene) = self.scene();
+        due.max(method.not_before(&scene, passed))
     }
 
     /// Steps 4 and 5: asks for pages to be looked at.
     pub(super) fn woke(&mut self, now: Time) -> Option<Wish> {
-        if now < self.due {
-            return Some(Wish::Sleep(self.due));
+        let until = self.wakes_at();
+        if now < until {
+            return Some(Wish::Sleep(until));
         }
         self.schedule.passed = self.schedule.passed.wrapping_add(self.ticks);
         let (method, mut scene) = self.scene();

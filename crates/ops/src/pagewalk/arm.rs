@@ -27,6 +27,17 @@ use super::PageWalk;
 use super::fallback::Asked;
 use super::stuck::Stuck;
 
+/// Says of each unit that advice has made old when that was. One call takes a fifth of a sample on
+/// a slow machine, and goes from the first unit to the last.
+fn date(units: &mut [UnitCheck], begin: Time, end: Time) {
+    let is_new = |unit: &UnitCheck| unit.answered && unit.made_old.is_none() && !is_single(unit);
+    let nr = units.iter().filter(|unit| is_new(unit)).count() as u64;
+    let each_ns = end.since(begin) / nr.max(1);
+    for (unit, i) in units.iter_mut().filter(|unit| is_new(unit)).zip(0..) {
+        unit.made_old = Some(begin + (each_ns * i + each_ns / 2));
+    }
+}
+
 /// Pages of a unit of which the kernel's flags are read to find out whether any is shared.
 const ASKED: u64 = 3;
 
@@ -54,13 +65,16 @@ impl PageWalk {
         self.clear_singles(slot, units);
         let is_done = self.clear_together(slot, units, true, at);
         let ranges = if is_done { self.ranges_left(slot, units, at) } else { ranges };
+        let begin = now();
         if !ranges.is_empty() && !self.advise(slot, &ranges, units, at) {
             // The process has just ended, or we lost the right: nothing is known.
             units.iter_mut().for_each(|unit| unit.answered = false);
             return;
         }
         if !ranges.is_empty() {
+            let end = now();
             self.judge_units(slot, units, at);
+            date(units, begin, end);
         }
         if !is_done {
             self.clear_together(slot, units, false, at);

@@ -22,11 +22,13 @@ pub struct Faults {
     /// How often per second somebody else clears the accessed bit of a page of 4 KiB. That of a
     /// huge page is cleared as often as those of all pages in it together.
     pub clear: f64,
+    /// How long it takes to make one unit of 2 MiB old, in ns, in addition to the world's costs.
+    pub slow_ns: u64,
 }
 
 impl Faults {
     /// Adds a fault, written as `late=0.01:2ms`, `fail=0.01`, `blind=0.1`, `notnow=0.2`,
-    /// `vanish=0.05` (per second) or `clear=0.001` (per page and second).
+    /// `vanish=0.05` (per second), `clear=0.001` (per page and second) or `slow=150us` (per unit).
     ///
     /// # Errors
     ///
@@ -45,6 +47,11 @@ impl Faults {
             "notnow" => self.not_now = share(value)?,
             "vanish" => self.vanish = number(value)?,
             "clear" => self.clear = number(value)?,
+            "slow" => {
+                let us = units::interval_us_with_unit(value)
+                    .map_err(|_why| format!("{value}: not a time, as 150us"))?;
+                self.slow_ns = us.saturating_mul(1000);
+            }
             _ => return Err(expected()),
         }
         Ok(())
@@ -63,8 +70,8 @@ impl FromStr for Faults {
 }
 
 fn expected() -> String {
-    "expected late=CHANCE:TIME, fail=CHANCE, blind=SHARE, notnow=CHANCE, vanish=PER_SECOND or \
-     clear=PER_SECOND"
+    "expected late=CHANCE:TIME, fail=CHANCE, blind=SHARE, notnow=CHANCE, vanish=PER_SECOND, \
+     clear=PER_SECOND or slow=TIME"
         .into()
 }
 

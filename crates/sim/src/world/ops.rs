@@ -65,25 +65,26 @@ impl World {
 }
 
 impl World {
-    /// Answers about whole units. The clock moves by the time that a dense look, or clearing a
-    /// range, takes.
+    /// Answers about whole units, one after the other. The clock moves by the time that a dense
+    /// look, or clearing a range, takes.
     fn ask_units(&mut self, batch: &mut [UnitCheck], clear: bool) {
-        let before = self.counts;
-        let mut cleared = 0;
-        for unit in &mut *batch {
-            let old = self.counts.clears;
+        for unit in batch {
+            let before = self.counts;
             if self.ask_all_pages(unit, clear).is_none() {
                 self.ask_each_page(unit, clear);
             }
-            cleared += u64::from(self.counts.clears > old);
+            let cleared = u64::from(self.counts.clears > before.clears);
+            unit.made_old = clear.then(|| self.now());
+            // A look at a table costs as much as 30 looks at pages. Clearing one costs twice as
+            // much as clearing a page.
+            let costs = self.options.costs;
+            let is_whole = unit.pages.count() > 1;
+            let slow_ns = if is_whole { self.options.faults.slow_ns } else { 0 };
+            let ns = costs.check_ns * 30 + cleared * (costs.clear_ns * 2 + slow_ns);
+            self.counts.checks = before.checks + 512;
+            self.counts.spent_ns += ns;
+            self.now.set(self.now.get() + ns);
         }
-        // A look at a table costs as much as 30 looks at pages. Clearing one costs twice as much as
-        // clearing a page.
-        let costs = self.options.costs;
-        let ns = batch.len() as u64 * costs.check_ns * 30 + cleared * costs.clear_ns * 2;
-        self.counts.checks = before.checks + 512 * batch.len() as u64;
-        self.counts.spent_ns += ns;
-        self.now.set(self.now.get() + ns);
     }
 
     /// Answers about a unit of which all pages are alike, at once. `None` if they may differ.

@@ -46,7 +46,7 @@ use self::changes::Changes;
 use self::draw::{Run, draw};
 use self::lost::widened;
 use self::map::{CHUNK, Map, Spared};
-use self::planes::is_over;
+use self::planes::{EARLY, is_over};
 use self::turns::Turns;
 use super::Wish;
 use super::method::{Ended, Sampler, Scene};
@@ -246,6 +246,18 @@ impl Sampler for Census {
         let arms = if arms { scene.passed.wrapping_add(1) } else { u64::MAX };
         let end = scene.turn.next_aggregation;
         looks.unwrap_or(u64::MAX).min(arms).min(end).min(scene.turn.next_update)
+    }
+
+    /// The first looks. Those at longer spans are hardly wrong if they come one sample later.
+    fn not_before(&self, scene: &Scene<'_>, passed: u64) -> Time {
+        let sample_ns = spans(scene.attrs)[0];
+        let first = self.due[0].iter().take_while(|due| due.sample <= passed);
+        let sinces = first.filter(|due| due.sample == passed).map(|due| due.since);
+        let (oldest, newest) = (sinces.clone().min(), sinces.max());
+        oldest.zip(newest).map_or(Time(0), |(oldest, newest)| {
+            let half_ns = newest.since(oldest) / 2;
+            (oldest + half_ns + sample_ns).max(newest + (sample_ns - sample_ns * EARLY / 100))
+        })
     }
 
     /// Which units to look at: those that are due, and at the end of a window some in turn.

@@ -32,6 +32,10 @@ pub(super) const fn is_over(elapsed_ns: u64, span: u64, spans: &[u64; SPANS]) ->
     elapsed_ns.saturating_add(spans[0] * EARLY / 100) >= span
 }
 
+/// Numbers of pages between two looks are in parts of a page. There may be few pages in each unit,
+/// and what is rounded down in all of them is missing in the sum.
+const GRAIN: u64 = 256;
+
 /// What a look has found touched since a clock began, and what the look before it had found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Seen {
@@ -78,22 +82,22 @@ impl Seen {
             return Some(seen);
         }
         let (low, high) = self.between(since, span)?;
-        let (count, either) = (low.midpoint(high), (high - low).div_ceil(2));
+        let (count, either) = (nearest((low + high) / 2), (high - low).div_ceil(2 * GRAIN));
         let either = u8::try_from(either).unwrap_or(u8::MAX);
         if !is_late {
             return Some(Within { count: number(count), either, ..seen });
         }
         let pages = if count - least < most - count { self.before } else { self.pages };
         // Memory that has just begun to be used keeps to no line.
-        let apart = number((high - low).max((most - least).div_ceil(4)));
+        let apart = number((high - low).div_ceil(GRAIN).max((most - least).div_ceil(4)));
         let (pages, count) = (pages.and(self.pages), number(count));
         // What a line from zero says of hot memory is too little everywhere.
         let either = if is_first { either } else { 0 };
         Some(Within { pages, count, apart, either, from_zero: is_first })
     }
 
-    /// Between which numbers the truth lies, if the look came after the end of the span and another
-    /// one before. None if it was too late to tell.
+    /// Between which numbers the truth lies, in parts of a page ([`GRAIN`]), if the look came after
+    /// the end of the span and another one before. None if it was too late to tell.
     fn between(&self, since: Time, span: u64) -> Option<(u64, u64)> {
         let (elapsed, looked) = (self.now.since(since), self.looked.since(since));
         let (most, least) = (self.pages.count(), self.before.and(self.pages).count());
@@ -101,7 +105,9 @@ impl Seen {
             return None;
         }
         let later = u128::from(most - least) * u128::from(span - looked);
-        let low = least + saturated(later / u128::from((elapsed - looked).max(1)));
+        let (least, most) = (least * GRAIN, most * GRAIN);
+        let low =
+            least + saturated(later * u128::from(GRAIN) / u128::from((elapsed - looked).max(1)));
         let high = match u128::from(least) * u128::from(span) {
             0 => most,
             first => most.min(saturated(first / u128::from(looked.max(1)))).max(low),
@@ -120,7 +126,7 @@ impl Seen {
         if elapsed <= span || is_first || most == self.before.and(self.pages).count() {
             return Some(number(most));
         }
-        self.between(since, span).map(|(low, _)| number(low))
+        self.between(since, span).map(|(low, _)| number(nearest(low)))
     }
 }
 
@@ -416,6 +422,11 @@ fn saturated(n: u128) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX)
 }
 
+/// The nearest number of pages, of parts of a page.
+const fn nearest(parts: u64) -> u64 {
+    (parts + GRAIN / 2) / GRAIN
+}
+
 fn number(pages: u64) -> u16 {
     u16::try_from(pages).unwrap_or(u16::MAX)
 }
@@ -453,12 +464,15 @@ mod tests {
             ("hot, all of it", 5, 512, 3000, 512, (512, 0, 0, 512)),
             ("hot, most of it", 5, 320, 195, 512, (464, 96, 0, 512)),
             ("gone over at an even speed", 20, 40, 200, 400, (200, 90, 0, 40)),
-            ("it has just begun", 90, 0, 190, 512, (281, 461, 0, 512)),
+            ("it has just begun", 90, 0, 190, 512, (282, 461, 0, 512)),
             ("nothing came after the look before", 60, 7, 400, 7, (7, 0, 0, 7)),
             ("in time", 5, 100, 100, 200, (200, 0, 0, 200)),
-            ("a little late, used by chance", 5, 100, 150, 200, (182, 0, 18, 200)),
+            ("a little late, used by chance", 5, 100, 150, 200, (183, 0, 18, 200)),
             ("a little late, gone over at an even speed", 20, 40, 150, 300, (200, 0, 0, 300)),
             ("a little late, and nothing before is known", 0, 0, 150, 200, (200, 0, 0, 200)),
+            // Of units with few pages, each would lose one, and a twentieth would be missing.
+            ("a little late, few pages, the nearest number", 5, 13, 105, 18, (18, 0, 1, 18)),
+            ("the nearest number is a smaller one", 50, 4, 140, 9, (7, 0, 1, 9)),
         ] {
             let (pages, before) = (first(pages), first(before));
             let seen = Seen { now: ms(now), pages, looked: ms(looked), before };

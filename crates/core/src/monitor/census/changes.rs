@@ -4,6 +4,7 @@
 //! a quiet unit wakes up -> its neighbours are looked at after the next sample
 //!                       -> one of its pages is armed alone: is it touched again within a sample?
 //!                       -> the unit is armed, as soon as the budget allows it
+//! few pages of it do    -> one is armed alone, now and then: do the turns start over (`map/anew`)?
 //! a hot unit goes cold  -> its neighbours get a sentinel; those that cannot have one are armed
 //!                       -> the unit is armed; one per window whatever is left of the budget
 //! either                -> more hot units than usual get a sentinel: others may have gone cold
@@ -54,6 +55,10 @@ const CONFIRMED: usize = 2;
 /// at, per window.
 const MOST_WOKEN: usize = 64;
 const MOST_NEAR: usize = 64;
+/// The last units of which few pages have woken up, of which one is drawn. And the time until the
+/// next one is asked, in ns, if a page was not touched again: to ask costs 20 µs to 100 µs.
+const MOST_FEW: usize = 64;
+const FEW_REST_NS: u64 = 400_000_000;
 /// Waiting units that are tried at most before one sample.
 const MOST_TRIED: usize = 64;
 /// Units that have gone cold that are armed per window when nothing is left of the budget. One page
@@ -73,6 +78,11 @@ pub(super) struct Changes {
     suspects: VecDeque<Place>,
     /// Units that have woken up, of which a page is to be armed.
     woken: VecDeque<Place>,
+    /// The last units of which few pages have woken up; the one of which a page is armed; and when
+    /// one of the next is.
+    few: VecDeque<Place>,
+    few_asked: Option<Place>,
+    few_at: Time,
     /// Units to be looked at, since a neighbour has woken up.
     near: Vec<Place>,
     /// Units of which a page is armed since they have woken up.
@@ -145,12 +155,25 @@ impl Changes {
             unit.suspected = true;
             self.suspects.push_back(place);
         }
-        let has_woken = news.woken >= WOKEN;
-        self.confirmed += usize::from(news.confirmed);
-        let has_moved = news.calmed || news.confirmed && self.confirmed >= CONFIRMED;
+        let (has_woken, is_confirmed) = (news.woken >= WOKEN, news.lasts == Some(true));
+        self.confirmed += usize::from(is_confirmed);
+        let has_moved = news.calmed || is_confirmed && self.confirmed >= CONFIRMED;
         self.has_moved |= has_moved && !is_passing;
+        if let Some(lasts) = news.lasts.filter(|_| self.few_asked == Some(place)) {
+            self.few_asked = None;
+            if map.few_woken.hear(lasts, unit.looked) {
+                // Others may have woken up as well.
+                (self.has_moved, self.few_at) = (true, unit.looked);
+            }
+        }
         if !news.calmed && !has_woken {
-            return news.confirmed;
+            // A program that fills its memory goes over it, too, so that is no reason to ask none.
+            let is_fresh = unit.looked.since(unit.since) < REST_NS;
+            if news.woken > 0 && !is_fresh && !unit.is_restless() {
+                self.few.truncate(MOST_FEW - 1);
+                self.few.push_front(place);
+            }
+            return is_confirmed;
         }
         let (changed_at, is_restless) = (unit.looked, unit.is_restless());
         map.nr_changed += 1;
@@ -250,6 +273,28 @@ impl Changes {
                 self.alone.push(place);
             }
         }
+        self.choose_few(maps, units, rng, now);
+    }
+
+    /// A page of a unit of which few pages have woken up. If that was touched again last time, one
+    /// of the next unit follows at once.
+    fn choose_few(
+        &mut self,
+        maps: &mut [Map],
+        units: &mut Vec<UnitCheck>,
+        rng: &mut Rng,
+        now: Time,
+    ) {
+        while now >= self.few_at && !self.few.is_empty() {
+            let drawn = rng.range(0, self.few.len() as u64);
+            let Some(place) = self.few.swap_remove_back(usize::try_from(drawn).unwrap_or(0)) else {
+                return;
+            };
+            if ask_page(maps, units, place, now, |unit| unit.choose_woken(rng.next_u32().into())) {
+                self.alone.push(place);
+                (self.few_asked, self.few_at) = (Some(place), now + FEW_REST_NS);
+            }
+        }
     }
 
     /// Single pages of hot units that a neighbour makes suspect. `chosen` gets the units.
@@ -346,7 +391,7 @@ mod tests {
         let mut map = Map::new(TargetId(1), &mut Rng::seeded(1));
         map.fit(&[Region::new(AddrRange::new(0, 8 * UNIT))], Time(0));
         let (mut changes, confirmed) =
-            (Changes::default(), News { confirmed: true, ..News::default() });
+            (Changes::default(), News { lasts: Some(true), ..News::default() });
         let now = Time(1000 * MS);
         for _ in 0..3 {
             changes.begin_window();
@@ -407,8 +452,8 @@ mod tests {
         (0..4).for_each(|_| map.take_alarm(true));
         let mut changes = Changes::default();
         for news in [
-            News { confirmed: true, ..News::default() },
-            News { confirmed: true, ..News::default() },
+            News { lasts: Some(true), ..News::default() },
+            News { lasts: Some(true), ..News::default() },
             News { calmed: true, ..News::default() },
         ] {
             changes.take(&mut map, 0, news);

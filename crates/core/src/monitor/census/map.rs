@@ -1,5 +1,6 @@
 //! The units of a target, sorted, and the orders in which they take their turns.
 
+mod anew;
 mod found;
 mod places;
 mod spared;
@@ -7,6 +8,7 @@ mod spared;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use self::anew::FewWoken;
 use self::found::Found;
 use self::places::Places;
 pub(super) use self::spared::Spared;
@@ -60,7 +62,7 @@ pub(super) struct Map {
     places: Places,
     /// The outline of each unit, as it was when [`Map::outline`] was called last.
     pub(super) outlines: Vec<Option<Outline>>,
-    /// Units that were never armed.
+    /// Units that were never armed, or not since all has changed.
     pub(super) nr_unknown: usize,
     /// Whether much of it can only be made old together.
     pub(super) has_together: bool,
@@ -100,6 +102,8 @@ pub(super) struct Map {
     busy_at: Time,
     /// The mean of the last alarms: 255 if all of them were false.
     false_alarms: u8,
+    /// What is known of units of which few pages have woken up.
+    pub(super) few_woken: FewWoken,
     /// The longest time between two turns of a unit, in ns.
     longest_rest_ns: u64,
     /// Where in the order the next unit to arm is.
@@ -218,7 +222,7 @@ impl Map {
         self.outlines.clear();
         self.outlines.reserve_exact(self.units.len());
         self.outlines.extend(self.units.iter().map(Unit::outline));
-        self.nr_unknown = self.units.iter().filter(|unit| !unit.armed).count();
+        self.nr_unknown = self.units.iter().filter(|unit| unit.is_unknown()).count();
         self.watched = self.areas.iter().map(AddrRange::len).sum();
         self.sums = Sums::default();
         self.units.iter().for_each(|unit| self.sums.add(unit));
@@ -305,7 +309,7 @@ impl Map {
         self.spared.note(reclaimed, now);
         self.nr_unknown_spared = 0;
         if self.nr_unknown > 0 && self.spared.any(now) {
-            let unknown = self.units.iter().filter(|unit| !unit.armed);
+            let unknown = self.units.iter().filter(|unit| unit.is_unknown());
             self.nr_unknown_spared = unknown.filter(|u| self.spared.unit(u.start, now)).count();
         }
     }

@@ -199,7 +199,7 @@ impl Sampler for Census {
                 nr_cleared += unit.leaves(check.young.and(check.pages));
                 continue;
             }
-            let (was_unknown, before) = (!unit.armed, unit.since);
+            let (was_unknown, before) = (unit.is_unknown(), unit.since);
             map.is_newly_shared |= unit.is_newly_shared(check);
             map.sums.take_out(unit);
             nr_cleared += unit.was_armed(check, now);
@@ -214,7 +214,7 @@ impl Sampler for Census {
                 map.together_rest_ns = 0;
                 is_whole |= check.made_old.is_some();
             }
-            map.nr_unknown -= usize::from(was_unknown && unit.armed);
+            map.nr_unknown -= usize::from(was_unknown && !unit.is_unknown());
             map.outline(at);
             if since == before {
                 continue;
@@ -337,7 +337,7 @@ impl Sampler for Census {
             }
             // Only what was made old has to be set again: not what is mapped for the first time.
             let (before, present, last) = (unit.young, *unit.present, unit.looked);
-            let is_ours = unit.armed;
+            let (is_ours, was_unknown) = (unit.armed, unit.is_unknown());
             map.sums.take_out(unit);
             let course = unit.course;
             let news = unit.was_looked_at(check, looked, &spans, is_passing);
@@ -345,8 +345,8 @@ impl Sampler for Census {
             if news.published {
                 map.fresh.push(check.start);
             }
-            map.nr_unknown -= usize::from(!is_ours && unit.armed);
-            map.nr_unknown += usize::from(is_ours && !unit.armed);
+            map.nr_unknown += usize::from(unit.is_unknown());
+            map.nr_unknown -= usize::from(was_unknown);
             let newly = unit.young.minus(before);
             let is_news = map.found.note_look(check.start, newly, last)
                 || settles && map.found.is_past(check.start, unit.young);
@@ -420,8 +420,11 @@ impl Sampler for Census {
         Some(Ended { max_nr: None, start, end: scene.now, lost: 0 })
     }
 
-    fn split(&mut self, _: &mut Scene<'_>, _: u64) {
+    fn split(&mut self, scene: &mut Scene<'_>, _: u64) {
         (self.window_begins, self.idle) = (true, false);
+        for map in self.maps.iter_mut().filter(|map| map.is_starting_over(scene.now)) {
+            self.budget.advance(map.start_over(scene.now));
+        }
     }
 
     fn interval(&mut self, target: &Target, max_nr_accesses: u32, out: &mut Vec<RegionInfo>) {

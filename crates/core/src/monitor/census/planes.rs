@@ -360,6 +360,11 @@ impl Planes {
         self.expected >> nr & 1 == 1
     }
 
+    /// What was counted is past. What is known of the pages stays.
+    pub(super) const fn uncount(&mut self) {
+        (self.counted, self.twice, self.expected) = (0, 0, 0);
+    }
+
     /// A turn begins.
     pub(super) const fn begin_turn(&mut self) {
         self.in_turn = 0;

@@ -129,11 +129,11 @@ impl Turns {
             let is_due = if map.spared.unit(unit.start, now) {
                 // Every unit has its time, one after the other.
                 let slot = usize::try_from(now.0 / SPARED.1).unwrap_or(0);
-                (is_in_sample && !unit.armed)
+                (is_in_sample && unit.is_unknown())
                     || (at + slot).is_multiple_of(SPARED.0) && now.since(unit.since) >= SPARED.1
             } else {
                 let waited = !self.is_first_pass && unit.has_waited(now, &self.spans, most_ns);
-                !unit.armed || unit.needs_clearing() || waited
+                unit.is_unknown() || unit.needs_clearing() || waited
             };
             let is_asked = |c: &UnitCheck| (c.target, c.start) == (map.id, unit.start);
             if is_due && unit.together {

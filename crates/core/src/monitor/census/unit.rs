@@ -66,8 +66,8 @@ pub(super) struct News {
     /// Whether it has to be measured again: a page that was touched all the time is not touched
     /// any more, and others may be; or the first look came too late to tell anything.
     pub(super) again: bool,
-    /// Whether what woke up is touched all the time, as far as one page tells.
-    pub(super) confirmed: bool,
+    /// Whether what woke up is touched all the time, as far as one page tells; `None`: it does not.
+    pub(super) lasts: Option<bool>,
     /// Whether what woke up had passed by when the unit was armed for it; `None`: it was not.
     pub(super) alarm: Option<bool>,
     /// Whether a plane is not what it was.
@@ -148,6 +148,8 @@ pub(super) struct Unit {
     pub(super) known: bool,
     /// Whether it was ever armed, or found without a young page.
     pub(super) armed: bool,
+    /// Whether what was counted of it is past, so that its next turn is due at once.
+    pub(super) is_stale: bool,
     /// Whether it waits for a sentinel, because a neighbour has gone cold.
     pub(super) suspected: bool,
     /// Whether it waits to be armed out of turn.
@@ -213,6 +215,7 @@ impl Unit {
             same: 0,
             known: false,
             armed: false,
+            is_stale: false,
             suspected: false,
             urgent: false,
             together: false,
@@ -297,6 +300,7 @@ impl Unit {
         }
         self.young = PageBits::default();
         (self.since, self.looked, self.armed, self.urgent) = (since, since, true, false);
+        self.is_stale = false;
         found.minus(check.stuck).count()
     }
 
@@ -432,6 +436,24 @@ impl Unit {
             (self.armed, self.turns) = (false, 0);
         }
         ALL
+    }
+
+    /// Whether its next turn comes before all that is known already: it was never armed, or not
+    /// since all of the target has changed.
+    pub(super) const fn is_unknown(&self) -> bool {
+        !self.armed || self.is_stale
+    }
+
+    /// Whether pages have woken up since its last turn, which was before this time.
+    pub(super) fn has_woken_since_turn(&self, before: Time) -> bool {
+        self.woken > 0 && self.armed && self.turn.since < before
+    }
+
+    /// The target uses its memory in another way since the last turns.
+    pub(super) fn start_over(&mut self) {
+        self.planes.uncount();
+        (self.course, self.interval_ns, self.same) = (Course::default(), INTERVAL_NS.0, 0);
+        (self.is_stale, self.woken) = (true, 0);
     }
 
     /// The window after the unit was armed is over. These pages were touched within it.

@@ -86,8 +86,9 @@ impl Unit {
             if is_missed && self.has_time_to_wake(now, spans) {
                 return;
             }
-            news.confirmed = !is_missed && watched <= spans[0] * JUDGED;
-            news.published |= self.end_waking(news.confirmed, ratio(watched, spans[0]));
+            let lasts = !is_missed && watched <= spans[0] * JUDGED;
+            news.lasts = Some(lasts);
+            news.published |= self.end_waking(lasts, ratio(watched, spans[0]));
             return;
         }
         let cell = usize::from(core::mem::replace(&mut self.sentinel, NO_PAGE)) / PAGES_PER_CELL;

@@ -447,13 +447,13 @@ fn one_page_tells_whether_what_has_woken_up_is_touched_all_the_time() {
     {
         let (mut unit, page) = woken(hot);
         let young = if is_touched { hot } else { hot.minus(page) };
-        assert!(!look(&mut unit, young, 11_004).confirmed, "too early");
+        assert_eq!(look(&mut unit, young, 11_004).lasts, None, "too early");
         assert!(unit.is_waking());
         if !is_touched {
-            assert!(!look(&mut unit, young, 11_007).confirmed);
+            assert_eq!(look(&mut unit, young, 11_007).lasts, None);
             assert!(unit.is_waking(), "one sample may have missed it");
         }
-        assert_eq!(look(&mut unit, young, at).confirmed, level > 0.1, "{is_touched} {at}");
+        assert_eq!(look(&mut unit, young, at).lasts, Some(level > 0.1), "{is_touched} {at}");
         assert!(!unit.is_waking());
         assert!((unit.rate(3) - level).abs() < 0.01, "{is_touched} {at}: {}", unit.rate(3));
         assert_eq!(unit.rate(5), 0.0, "where nothing has woken up");
@@ -637,7 +637,7 @@ fn what_begins_within_the_window_after_a_turn_has_woken_up() {
         ..UnitCheck::new(TargetId(1), UNIT, page)
     };
     unit.was_armed(&check, Time(1110 * MS));
-    assert!(look(&mut unit, begun, 1115).confirmed);
+    assert_eq!(look(&mut unit, begun, 1115).lasts, Some(true));
     assert_eq!((unit.planes().counted(0), unit.planes().guessed(0)), (Some(48), 0));
     // Where every page is touched now and then, none of that has begun.
     let mut unit = self::unit();

@@ -444,9 +444,10 @@ impl Unit {
         !self.armed || self.is_stale
     }
 
-    /// Whether pages have woken up since its last turn, which was before this time.
+    /// Whether pages have woken up since its last turn, which was before this time. The turns of
+    /// what can only be made old together with all memory may be far away.
     pub(super) fn has_woken_since_turn(&self, before: Time) -> bool {
-        self.woken > 0 && self.armed && self.turn.since < before
+        self.woken > 0 && self.armed && !self.together && self.turn.since < before
     }
 
     /// The target uses its memory in another way since the last turns.

@@ -56,7 +56,7 @@ const CONFIRMED: usize = 2;
 const MOST_WOKEN: usize = 64;
 const MOST_NEAR: usize = 64;
 /// The last units of which few pages have woken up, of which one is drawn. And the time until the
-/// next one is asked, in ns, if a page was not touched again: to ask costs 20 µs to 100 µs.
+/// next one is asked, in ns, if a page was not touched again: to ask costs 20 µs to 150 µs.
 const MOST_FEW: usize = 64;
 const FEW_REST_NS: u64 = 400_000_000;
 /// Waiting units that are tried at most before one sample.

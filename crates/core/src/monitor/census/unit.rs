@@ -66,7 +66,7 @@ pub(super) struct News {
     /// Whether it has to be measured again: a page that was touched all the time is not touched
     /// any more, and others may be; or the first look came too late to tell anything.
     pub(super) again: bool,
-    /// Whether what woke up is touched all the time, as far as one page tells; `None`: it does not.
+    /// Whether what woke up is touched all the time, as one page tells; `None`: none has told.
     pub(super) lasts: Option<bool>,
     /// Whether what woke up had passed by when the unit was armed for it; `None`: it was not.
     pub(super) alarm: Option<bool>,

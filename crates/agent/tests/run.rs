@@ -131,6 +131,20 @@ fn a_commit_changes_all_or_nothing_and_keeps_what_was_counted() {
 }
 
 #[test]
+fn the_first_summary_knows_all_targets() {
+    let sleepers = [Sleeper::new(), Sleeper::new(), Sleeper::new()];
+    let targets = sleepers.iter().map(|s| TargetSpec::Pid(s.0.id())).collect();
+    let a = ContextPolicy { targets, ..context("a", sleepers[0].0.id(), &[]) };
+    let mut runner = Runner::start(policy(&[a]), Options::default()).unwrap();
+    let first = until(&mut runner, |told| match told.event {
+        Event::Summary(summary) => Some(summary),
+        _ => None,
+    });
+    assert_eq!((first.nr_targets, first.nr_denied), (3, 0));
+    runner.stop();
+}
+
+#[test]
 fn a_run_tells_of_huge_pages_that_nobody_tries() {
     let sleeper = Sleeper::new();
     for (action, prove, is_told) in [

@@ -213,6 +213,9 @@ impl Work {
     fn run(&mut self, orders: &Receiver<Order>) -> Result<Reason, Refused> {
         self.monitor.tracker().start()?;
         self.monitor.follow(&self.policy.targets);
+        // Targets are found one by one. A summary before that would say that there is nothing to
+        // watch, and the agent would be ready although it may watch none of them.
+        self.next_second = clock::now().plus_us(SECOND_US);
         loop {
             let happened = self.monitor.next();
             self.record(&happened);

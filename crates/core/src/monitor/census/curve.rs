@@ -52,6 +52,8 @@ const CHANCE: f64 = 2.0;
 const SURE: f64 = 3.0;
 /// Of so few events nearly all may have been missed by chance.
 const FEW: f64 = 3.0;
+/// The grain of [`Course::ahead`], in parts of a page.
+const GRAIN: u64 = 16;
 /// A point is used if so many of ten pages were counted there.
 const MOST: i64 = 9;
 
@@ -75,6 +77,9 @@ pub(super) struct Course {
     /// By point: pages touched by then, and by how many the turn before differed.
     pages: [u16; POINTS],
     apart: [i16; POINTS],
+    /// How many more pages were touched within the sample than their share of those touched within
+    /// the window, in parts of a page ([`GRAIN`]).
+    ahead: i16,
 }
 
 fn number(pages: u64) -> u16 {
@@ -118,6 +123,11 @@ impl Course {
             self.pages[nr] = pages;
         }
         let told = self.open ^ open;
+        if told & 0b11 != 0 && self.counted & 0b11 == 0b11 {
+            let share = u64::from(self.pages[1]) * GRAIN * spans[0] / spans[1].max(1);
+            let ahead = i64::from(self.pages[0]) * GRAIN.cast_signed() - share.cast_signed();
+            self.ahead = i16::try_from(ahead).unwrap_or(i16::MAX);
+        }
         if told != 0 && self.size != number(size) {
             // It counts at all points.
             self.size = number(size);
@@ -160,6 +170,10 @@ struct Sum {
     /// The pages by which turns differ, and their squares.
     apart: i64,
     squares: i64,
+    /// Chunks of which more pages were touched within the sample than their share of those touched
+    /// within the window, less those of which fewer were; and both together.
+    ahead: i64,
+    differ: i64,
 }
 
 impl Sum {
@@ -168,6 +182,7 @@ impl Sum {
     fn of<'a>(chunk: impl Iterator<Item = &'a Course>, nr: usize) -> Self {
         let (mut sum, mut twice, mut once) = (Self::default(), 0, 0);
         for course in chunk.filter(|course| course.counted >> nr & 1 == 1) {
+            sum.ahead += i64::from(course.ahead);
             sum.size += i64::from(course.size);
             sum.pages += i64::from(course.pages[nr]);
             match course.differs(nr) {
@@ -184,12 +199,14 @@ impl Sum {
         sum.doubt = twice * twice + once * once / 2;
         sum.apart = twice.abs() + once.abs();
         sum.squares = sum.apart * sum.apart;
+        sum.ahead = sum.ahead.signum();
+        sum.differ = sum.ahead.abs();
         sum
     }
 
-    fn numbers(&mut self) -> [&mut i64; 6] {
-        let Self { size, pages, doubt, alone, apart, squares } = self;
-        [size, pages, doubt, alone, apart, squares]
+    fn numbers(&mut self) -> [&mut i64; 8] {
+        let Self { size, pages, doubt, alone, apart, squares, ahead, differ } = self;
+        [size, pages, doubt, alone, apart, squares, ahead, differ]
     }
 }
 
@@ -224,6 +241,13 @@ impl Curve {
             let both = sum.numbers().into_iter().zip(of_chunk.numbers());
             both.for_each(|(a, b)| *a += sign * *b);
         }
+    }
+
+    /// Whether more than half of the chunks were touched sooner than at an even speed, and chance
+    /// does not explain that. Of what passes by, most are touched later.
+    fn is_bent(&self) -> bool {
+        let Sum { ahead, differ, .. } = self.0[0];
+        float(ahead) > CHANCE * libm::sqrt(float(differ))
     }
 
     /// The points of a target of `size` pages, as far as they are known, and how many pages come
@@ -306,7 +330,8 @@ impl Pages {
 /// Where no turn was counted.
 #[cfg(test)]
 pub(super) const NO_LINES: Lines<'static> = {
-    const NONE: Sum = Sum { size: 0, pages: 0, doubt: 0, alone: 0, apart: 0, squares: 0 };
+    const NONE: Sum =
+        Sum { size: 0, pages: 0, doubt: 0, alone: 0, apart: 0, squares: 0, ahead: 0, differ: 0 };
     const NO_CROSS: Cross = Cross::new();
     Lines { curve: &Curve([NONE; POINTS]), spans: &[1; SPANS], is_passing: false, cross: &NO_CROSS }
 };
@@ -369,7 +394,8 @@ impl Lines<'_> {
         // What is hot is touched within the first sample, and adds to each point. It may have
         // changed since the turns, other than what only passes by.
         let hot = counted.is_some().then_some(points.first()?.best);
-        for from in [Point::default()].into_iter().chain(hot).filter(|from| from.at < at) {
+        let zero = (!self.curve.is_bent()).then_some(Point::default());
+        for from in zero.into_iter().chain(hot).filter(|from| from.at < at) {
             let is_straight = |end: &&Known| {
                 let between = points.iter().filter(|p| p.best.at < end.best.at);
                 let mut between = between.filter(|p| p.best.at > from.at);
@@ -606,6 +632,25 @@ mod tests {
             let points = means.into_iter().zip([1.0, 2.0, 3.0]);
             let got = roughness(points.map(|(mean, at)| point(at, mean, 1.0, false)));
             assert!((got - rough).abs() < 1e-9, "{name}: {got}");
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "minutes")]
+    fn a_line_from_zero_is_not_taken_where_most_memory_is_touched_sooner() {
+        // Most is touched in a few units, so what all of them have touched together says
+        // little. Each by itself says the same.
+        let zipf = curve(|nr, _, ms| 512 * ms / (ms + 4 + nr));
+        assert!(zipf.is_bent());
+        let counted = Pages { mean: 2000.0, sigma: 4000.0 };
+        assert_eq!(within(&zipf, 0, counted, true), None);
+        let straight = curve(|_, _, ms| ms / 20);
+        let random = curve(swept(1000));
+        // Where a tenth is hot, the rest says what passes by.
+        let sweep = swept(1000);
+        let hot = curve(|nr, turn, ms| if nr < 51 { 512 } else { sweep(nr, turn, ms) });
+        for curve in [straight, random, hot] {
+            assert!(!curve.is_bent());
         }
     }
 

@@ -55,8 +55,14 @@ const CONFIRMED: usize = 2;
 /// at, per window.
 const MOST_WOKEN: usize = 64;
 const MOST_NEAR: usize = 64;
+/// Where pages are touched at random, some wake up in every unit, and hardly any is touched again
+/// at once. So one is asked per window, and so many for each that was touched again in the last
+/// one. To ask costs 20 µs to 150 µs.
+const AGAIN: usize = 8;
+/// The last units that have woken up, of which the newest is asked first.
+const MOST_QUEUED: usize = 256;
 /// The last units of which few pages have woken up, of which one is drawn. And the time until the
-/// next one is asked, in ns, if a page was not touched again: to ask costs 20 µs to 150 µs.
+/// next one is asked, in ns, if a page was not touched again.
 const MOST_FEW: usize = 64;
 const FEW_REST_NS: u64 = 400_000_000;
 /// Waiting units that are tried at most before one sample.
@@ -95,7 +101,9 @@ pub(super) struct Changes {
     /// Whether something has changed, and when hot units were asked about that last.
     has_news: bool,
     alerted: Time,
-    /// Units that have woken up in this window and are touched all the time, as one page tells.
+    /// Units that have woken up of which a page has told in this window, and those of them that are
+    /// touched all the time.
+    told: usize,
     confirmed: usize,
     /// Whether the working set has moved since the last sweep, and when the next one may be.
     has_moved: bool,
@@ -105,9 +113,11 @@ pub(super) struct Changes {
 impl Changes {
     /// A window begins.
     pub(super) fn begin_window(&mut self) {
-        (self.woken_left, self.near_left) = (MOST_WOKEN, MOST_NEAR);
+        let is_told = self.told > 0;
+        let most = if is_told { 1 + self.confirmed * AGAIN } else { MOST_WOKEN };
+        (self.woken_left, self.near_left) = (most.min(MOST_WOKEN), MOST_NEAR);
         self.calmed_left = MOST_CALMED;
-        self.confirmed = 0;
+        (self.told, self.confirmed) = (0, 0);
     }
 
     /// Whether a sample from now something is to be done.
@@ -156,6 +166,7 @@ impl Changes {
             self.suspects.push_back(place);
         }
         let (has_woken, is_confirmed) = (news.woken >= WOKEN, news.lasts == Some(true));
+        self.told += usize::from(news.lasts.is_some());
         self.confirmed += usize::from(is_confirmed);
         let has_moved = news.calmed || is_confirmed && self.confirmed >= CONFIRMED;
         self.has_moved |= has_moved && !is_passing;
@@ -183,7 +194,8 @@ impl Changes {
         // Where everything is gone over it is no news.
         let is_news = has_woken && !is_passing;
         if is_news {
-            self.woken.push_back(place);
+            self.woken.truncate(MOST_QUEUED - 1);
+            self.woken.push_front(place);
         }
         self.has_news |= is_news || news.calmed;
         for nr in at.saturating_sub(NEAR)..(at + NEAR + 1).min(map.units.len()) {
@@ -411,6 +423,29 @@ mod tests {
         // A tenth of the budget: ten times as long.
         budget.begin(10, Time(0));
         assert!(budget.rest_of_sweep(SWEPT).abs_diff(10 * rest_ns) <= MS);
+    }
+
+    #[test]
+    fn what_wakes_up_is_asked_about_as_often_as_it_is_touched_again() {
+        let mut map = Map::new(TargetId(1), &mut Rng::seeded(1));
+        map.fit(&[Region::new(AddrRange::new(0, 8 * UNIT))], Time(0));
+        let mut changes = Changes::default();
+        for (told, lasting, asked) in
+            [(0, 0, 64), (64, 64, 64), (64, 3, 25), (25, 0, 1), (0, 0, 64)]
+        {
+            for nr in 0..told {
+                let news = News { lasts: Some(nr < lasting), ..News::default() };
+                changes.take(&mut map, 0, news);
+            }
+            changes.begin_window();
+            assert_eq!(changes.woken_left, asked, "{lasting} of {told}");
+        }
+        // What does not have its turn is asked about later, the newest first, or never.
+        for nr in 0..300 {
+            changes.take(&mut map, nr % 8, News { woken: WOKEN, ..News::default() });
+        }
+        assert_eq!(changes.woken.len(), MOST_QUEUED);
+        assert_eq!(changes.woken.front(), Some(&(TargetId(1), 3 * UNIT)));
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod anew;
 mod found;
 mod places;
 mod spared;
+mod woken;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -12,6 +13,8 @@ use self::anew::FewWoken;
 use self::found::Found;
 use self::places::Places;
 pub(super) use self::spared::Spared;
+pub(super) use self::woken::Lasting;
+use self::woken::Woken;
 use super::cross::Cross;
 use super::curve::{self, Course, Curve, Lines};
 use super::touched::Sums;
@@ -102,6 +105,8 @@ pub(super) struct Map {
     busy_at: Time,
     /// The mean of the last alarms: 255 if all of them were false.
     false_alarms: u8,
+    /// What single pages have told of units that have woken up.
+    pub(super) woken: Woken,
     /// What is known of units of which few pages have woken up.
     pub(super) few_woken: FewWoken,
     /// The longest time between two turns of a unit, in ns.

@@ -340,7 +340,11 @@ impl Sampler for Census {
             let (is_ours, was_unknown) = (unit.armed, unit.is_unknown());
             map.sums.take_out(unit);
             let course = unit.course;
-            let news = unit.was_looked_at(check, looked, &spans, is_passing);
+            let mut news = unit.was_looked_at(check, looked, &spans, is_passing);
+            if let Some(lasts) = news.lasts {
+                let lasting = map.woken.hear(lasts);
+                news.published |= lasts && unit.expect_woken(lasting);
+            }
             map.sums.add(unit);
             if news.published {
                 map.fresh.push(check.start);

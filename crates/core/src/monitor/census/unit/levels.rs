@@ -6,6 +6,7 @@
 //!
 //! Invariant: a level that no first look in time has confirmed is a guess, and told as such.
 
+use super::super::map::Lasting;
 use super::rates::{Span, within};
 use super::samples::Samples;
 use super::sentinel::{HOT, cells};
@@ -269,13 +270,11 @@ impl Unit {
 
     /// A page of what had woken up was armed alone. If it was touched again within so many samples,
     /// all that had woken up with it is taken to be touched as often.
-    ///
-    /// Returns whether a plane is not what it was.
-    pub(super) fn end_waking(&mut self, is_touched: bool, samples: f32) -> bool {
+    pub(super) fn end_waking(&mut self, is_touched: bool, samples: f32) {
         let cells = core::mem::take(&mut self.waking);
         self.sentinel = NO_PAGE;
         if !is_touched {
-            return false;
+            return;
         }
         for cell in (0..CELLS).filter(|cell| cells >> cell & 1 == 1) {
             let woken = self.young.cell(cell).count_ones();
@@ -283,7 +282,21 @@ impl Unit {
             let new = level(share(woken, there) / samples.max(1.0));
             self.levels[cell] = self.levels[cell].max(new);
         }
-        self.expect_more(self.young.and(*self.present))
+    }
+
+    /// One page has told that what woke up is touched all the time. How much that says of the
+    /// others is known from such pages of the whole target. Returns whether a plane is not what it
+    /// was.
+    pub(in super::super) fn expect_woken(&mut self, lasting: Lasting) -> bool {
+        let touched = self.young.and(*self.present);
+        let before = |unit: &Self, span: usize| unit.planes.counted(span).unwrap_or(0);
+        let at_once = lasting.between(before(self, 0), self.at_once());
+        self.planes.guess(at_once, touched.count().saturating_sub(at_once));
+        for span in 1..SETTLED {
+            let pages = lasting.between(before(self, span), touched.count());
+            self.planes.expect(span, pages);
+        }
+        self.planes.take_new(touched)
     }
 
     /// What has woken up is touched all the time from now on, as far as is known, so it counts.

@@ -88,7 +88,7 @@ impl Unit {
             }
             let lasts = !is_missed && watched <= spans[0] * JUDGED;
             news.lasts = Some(lasts);
-            news.published |= self.end_waking(lasts, ratio(watched, spans[0]));
+            self.end_waking(lasts, ratio(watched, spans[0]));
             return;
         }
         let cell = usize::from(core::mem::replace(&mut self.sentinel, NO_PAGE)) / PAGES_PER_CELL;

@@ -1,5 +1,6 @@
 //! One unit, look by look.
 
+use super::super::map::Lasting;
 use super::levels::per_sample;
 use super::*;
 use crate::target::TargetId;
@@ -638,6 +639,7 @@ fn what_begins_within_the_window_after_a_turn_has_woken_up() {
     };
     unit.was_armed(&check, Time(1110 * MS));
     assert_eq!(look(&mut unit, begun, 1115).lasts, Some(true));
+    unit.expect_woken(Lasting::ALL);
     assert_eq!((unit.planes().counted(0), unit.planes().guessed(0)), (Some(48), 0));
     // Where every page is touched now and then, none of that has begun.
     let mut unit = self::unit();

@@ -130,6 +130,44 @@ impl Seen {
     }
 }
 
+/// The only look at what was made old, if it came after the end of its span: by how much, in parts
+/// of 64 of the span, and how many pages it saw.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Behind {
+    parts: u8,
+    seen: u16,
+}
+
+impl Behind {
+    /// Of a look at what was made old at `since`. If it was too late to tell, none.
+    pub(super) fn of(seen: &Seen, since: Time, span: u64) -> Self {
+        let elapsed = seen.now.since(since);
+        let is_known = seen.looked.since(since) == 0 && elapsed * 100 < span * TOO_LATE;
+        let parts = (elapsed.saturating_sub(span) * 64 + span / 2) / span.max(1);
+        let parts = if is_known { u8::try_from(parts).unwrap_or(u8::MAX) } else { 0 };
+        Self { parts, seen: number(seen.pages.count()) }
+    }
+
+    /// How many pages were touched by the end of the span, if so many were at a look that came much
+    /// later. None if the first look came at the end, or has seen all of them.
+    ///
+    /// Of memory that is used at random, `later * (1 - e^(-t / T))` pages are touched by `t`; of
+    /// memory that is hot, all of them. The number is rounded up or down by chance, or what is
+    /// little in each unit would never be corrected.
+    pub(super) fn corrected(self, later: u16, since: Time) -> Option<u16> {
+        if self.parts == 0 || self.seen >= later {
+            return None;
+        }
+        let (seen, later) = (f32::from(self.seen), f32::from(later));
+        let part = 64.0 / (64.0 + f32::from(self.parts));
+        let in_time = later * (1.0 - libm::powf(1.0 - seen / later, part));
+        #[expect(clippy::cast_possible_truncation, reason = "any bits will do")]
+        let chance = f32::from((since.0 >> 10) as u8) / 256.0;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0..=512")]
+        Some((in_time.clamp(0.0, seen) + chance) as u16)
+    }
+}
+
 /// The grain of the times between looks, in ns.
 pub(super) const EXPOSED_NS: u64 = 10_000_000;
 
@@ -222,6 +260,8 @@ pub(super) struct Planes {
     guessed: u16,
     /// Whether the number of the shortest span comes from a first look that was late.
     is_late: bool,
+    /// When the first look of the last turn came.
+    behind: Behind,
 }
 
 impl Planes {
@@ -275,6 +315,7 @@ impl Planes {
         let mut both = *clock;
         let is_new = is_newest && self.show(&mut both, seen, spans);
         let (exposed, came) = (clock.exposed, clock.came);
+        let since = clock.since;
         clock.close(seen, spans, |nr, Within { count, apart, either, from_zero, .. }| {
             let bit = 1 << nr;
             if self.in_turn & bit != 0 {
@@ -293,6 +334,11 @@ impl Planes {
             self.came[nr] = came.min(count);
             self.sure(nr);
             self.is_late = if nr == 0 { from_zero } else { self.is_late };
+            match nr {
+                0 => self.behind = Behind::of(seen, since, spans[0]),
+                1 if self.is_of_turn(0) => self.come_in_time(count, since),
+                _ => {}
+            }
         });
         is_new
     }
@@ -330,9 +376,30 @@ impl Planes {
         self.guessed = if self.is_expected(0) { number(more) } else { 0 };
     }
 
+    /// So many pages were touched within the window that began at `since`. That tells what the first
+    /// look would have counted, had it come at the end of its sample. Whether the unit is used as
+    /// that takes it to be is not known, so what the look did see is within the doubt.
+    fn come_in_time(&mut self, pages: u16, since: Time) {
+        if let Some(in_time) = self.behind.corrected(pages, since) {
+            let more = self.behind.seen.saturating_sub(in_time);
+            self.either[0] = u8::try_from(more).unwrap_or(u8::MAX);
+            self.counts[0] = in_time;
+        }
+    }
+
+    /// When the first look of the last turn came.
+    pub(super) const fn behind(&self) -> Behind {
+        self.behind
+    }
+
+    /// Whether the number of a span was counted, and nothing else has been expected since.
+    const fn is_of_turn(&self, nr: usize) -> bool {
+        self.counted >> nr & 1 == 1 && (self.expected | self.in_turn) >> nr & 1 == 0
+    }
+
     /// More is known about what was counted of a span in this turn than one look tells.
     pub(super) fn correct(&mut self, nr: usize, pages: u64) {
-        if self.counted >> nr & 1 == 1 && (self.expected | self.in_turn) >> nr & 1 == 0 {
+        if self.is_of_turn(nr) {
             self.counts[nr] = number(pages);
             self.sure(nr);
         }
@@ -439,6 +506,32 @@ fn number(pages: u64) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_first_look_sees_is_what_was_touched_by_the_end_of_its_sample() {
+        let behind = |at_us: u64, looked: u64, pages: u64| {
+            let pages = PageBits::of(0, crate::addr::AddrRange::new(0, pages * 4096));
+            let seen = Seen { looked: Time(looked), ..Seen::of_test(Time(at_us * 1000), pages) };
+            Behind::of(&seen, Time(0), 5_000_000)
+        };
+        for (name, at_us, looked, seen, later, in_time) in [
+            ("in time", 5000, 0, 100, 400, None),
+            ("too late", 15_000, 0, 100, 400, None),
+            ("not the only one", 6250, 1, 100, 400, None),
+            ("hot", 6250, 0, 400, 400, None),
+            ("few of many, so at an even speed", 6250, 0, 10, 10_000, Some(8)),
+            ("at random: 1 - e^(-1.25), and 1 - e^(-1)", 6250, 0, 357, 500, Some(316)),
+            ("much later", 10_000, 0, 375, 500, Some(250)),
+        ] {
+            let got = behind(at_us, looked, seen).corrected(later, Time(0));
+            assert_eq!(got, in_time, "{name}");
+        }
+        // What is rounded comes out right on average.
+        let nr = 4096_u64;
+        let of = |at: u64| behind(5500, 0, 5).corrected(60, Time(at << 10)).map_or(0, u64::from);
+        let sum: u64 = (0..nr).map(of).sum();
+        assert!((nr * 456 / 100..nr * 459 / 100).contains(&sum), "{}", sum * 1000 / nr);
+    }
 
     const MS: u64 = 1_000_000;
     const SPANS_NS: [u64; SPANS] = [5 * MS, 100 * MS, 1000 * MS, 10_000 * MS, 60_000 * MS];

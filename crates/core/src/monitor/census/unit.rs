@@ -368,7 +368,8 @@ impl Unit {
         news.published |= self.planes.count(&mut self.turn, &seen, spans, is_newest);
         if self.in_turn {
             let size = self.size() - self.nr_stuck();
-            news.counted |= self.course.take(self.turn.since, &seen, size, spans);
+            let turn = (self.turn.since, self.planes.behind());
+            news.counted |= self.course.take(turn, &seen, size, spans);
         }
         let first_ended = was_open && !self.is_first_open();
         if first_ended && (elapsed <= spans[0] * JUDGED || touched.is_empty()) {

@@ -20,7 +20,7 @@
 //! taken only if no point between contradicts it. Absent: anything that changes.
 
 use super::cross::Cross;
-use super::planes::{Behind, Seen, is_over};
+use super::planes::{FirstLook, Seen, is_over};
 use super::unit::Unit;
 use crate::snapshot::SPANS;
 use crate::time::Time;
@@ -99,11 +99,11 @@ impl Course {
         self.open != 0 && open.any(|nr| time(nr, spans).is_some_and(is_over))
     }
 
-    /// A look has found these pages touched since the turn, of so many. `behind`: when the first
-    /// look of the turn came. Returns the points of which that tells something, one bit each.
+    /// A look has found these pages touched since the turn, of so many. `first`: the first look
+    /// of the turn. Returns the points of which that tells something, one bit each.
     pub(super) fn take(
         &mut self,
-        (since, behind): (Time, Behind),
+        (since, first): (Time, FirstLook),
         seen: &Seen,
         size: u64,
         spans: &[u64; SPANS],
@@ -122,7 +122,7 @@ impl Course {
             self.counted |= bit;
             self.pages[nr] = pages;
             if nr == 1 && self.open & 1 == 0 {
-                self.pages[0] = behind.corrected(pages, since).unwrap_or(self.pages[0]);
+                self.pages[0] = first.corrected(pages, since).unwrap_or(self.pages[0]);
             }
         }
         let told = self.open ^ open;
@@ -539,7 +539,7 @@ mod tests {
                 for ms in times() {
                     let pages = first(pages_at(nr, turn, ms));
                     let seen = Seen { now: Time(ms * MS), pages, looked: Time(0), before: pages };
-                    unit.course.take((Time(0), Behind::default()), &seen, 512, &SPANS_NS);
+                    unit.course.take((Time(0), FirstLook::default()), &seen, 512, &SPANS_NS);
                 }
             }
             unit
@@ -688,9 +688,9 @@ mod tests {
         let mut unit = Unit::new(0, PageBits::ALL, Time(0));
         unit.course.begin_turn();
         let seen = Seen { now: Time(100 * MS), pages: first(9), looked: Time(0), before: first(9) };
-        assert_eq!(unit.course.take((Time(0), Behind::default()), &seen, 512, &SPANS_NS), ALL);
+        assert_eq!(unit.course.take((Time(0), FirstLook::default()), &seen, 512, &SPANS_NS), ALL);
         assert_eq!(
-            unit.course.take((Time(0), Behind::default()), &seen, 512, &SPANS_NS),
+            unit.course.take((Time(0), FirstLook::default()), &seen, 512, &SPANS_NS),
             0,
             "it is counted once"
         );
@@ -707,7 +707,7 @@ mod tests {
         let mut told = |ms: u64, size| {
             let pages = first(ms.min(512));
             let seen = Seen { now: Time(ms * MS), pages, looked: Time(0), before: pages };
-            course.take((Time(0), Behind::default()), &seen, size, &SPANS_NS)
+            course.take((Time(0), FirstLook::default()), &seen, size, &SPANS_NS)
         };
         assert_eq!(told(5, 512), ALL, "its size was not known");
         assert_eq!([told(100, 512), told(160, 512), told(170, 512)], [0b11, 0b110, 0]);

@@ -130,41 +130,40 @@ impl Seen {
     }
 }
 
-/// The only look at what was made old, if it came after the end of its span: by how much, in parts
-/// of 64 of the span, and how many pages it saw.
+/// The first look at what was made old: when it came, in parts of 64 of the span that it was for (0
+/// if it tells nothing of that), and how many pages it saw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Behind {
-    parts: u8,
+pub(super) struct FirstLook {
+    at: u8,
     seen: u16,
 }
 
-impl Behind {
+impl FirstLook {
     /// Of a look at what was made old at `since`. If it was too late to tell, none.
     pub(super) fn of(seen: &Seen, since: Time, span: u64) -> Self {
         let elapsed = seen.now.since(since);
         let is_known = seen.looked.since(since) == 0 && elapsed * 100 < span * TOO_LATE;
-        let parts = (elapsed.saturating_sub(span) * 64 + span / 2) / span.max(1);
-        let parts = if is_known { u8::try_from(parts).unwrap_or(u8::MAX) } else { 0 };
-        Self { parts, seen: number(seen.pages.count()) }
+        let at = if is_known { (elapsed * 64 + span / 2) / span.max(1) } else { 0 };
+        Self { at: u8::try_from(at).unwrap_or(u8::MAX), seen: number(seen.pages.count()) }
     }
 
     /// How many pages were touched by the end of the span, if so many were at a look that came much
-    /// later. None if the first look came at the end, or has seen all of them.
+    /// later. None if the first look came just then, or has seen all of them.
     ///
     /// Of memory that is used at random, `later * (1 - e^(-t / T))` pages are touched by `t`; of
     /// memory that is hot, all of them. The number is rounded up or down by chance, or what is
     /// little in each unit would never be corrected.
     pub(super) fn corrected(self, later: u16, since: Time) -> Option<u16> {
-        if self.parts == 0 || self.seen >= later {
+        if self.at == 0 || self.at == 64 || self.seen >= later {
             return None;
         }
         let (seen, later) = (f32::from(self.seen), f32::from(later));
-        let part = 64.0 / (64.0 + f32::from(self.parts));
+        let part = 64.0 / f32::from(self.at);
         let in_time = later * (1.0 - libm::powf(1.0 - seen / later, part));
         #[expect(clippy::cast_possible_truncation, reason = "any bits will do")]
         let chance = f32::from((since.0 >> 10) as u8) / 256.0;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0..=512")]
-        Some((in_time.clamp(0.0, seen) + chance) as u16)
+        Some((in_time + chance) as u16)
     }
 }
 
@@ -260,8 +259,8 @@ pub(super) struct Planes {
     guessed: u16,
     /// Whether the number of the shortest span comes from a first look that was late.
     is_late: bool,
-    /// When the first look of the last turn came.
-    behind: Behind,
+    /// The first look of the last turn.
+    first: FirstLook,
 }
 
 impl Planes {
@@ -335,7 +334,7 @@ impl Planes {
             self.sure(nr);
             self.is_late = if nr == 0 { from_zero } else { self.is_late };
             match nr {
-                0 => self.behind = Behind::of(seen, since, spans[0]),
+                0 => self.first = FirstLook::of(seen, since, spans[0]),
                 1 if self.is_of_turn(0) => self.come_in_time(count, since),
                 _ => {}
             }
@@ -380,16 +379,16 @@ impl Planes {
     /// look would have counted, had it come at the end of its sample. Whether the unit is used as
     /// that takes it to be is not known, so what the look did see is within the doubt.
     fn come_in_time(&mut self, pages: u16, since: Time) {
-        if let Some(in_time) = self.behind.corrected(pages, since) {
-            let more = self.behind.seen.saturating_sub(in_time);
+        if let Some(in_time) = self.first.corrected(pages, since) {
+            let more = self.first.seen.abs_diff(in_time);
             self.either[0] = u8::try_from(more).unwrap_or(u8::MAX);
             self.counts[0] = in_time;
         }
     }
 
-    /// When the first look of the last turn came.
-    pub(super) const fn behind(&self) -> Behind {
-        self.behind
+    /// The first look of the last turn.
+    pub(super) const fn first_look(&self) -> FirstLook {
+        self.first
     }
 
     /// Whether the number of a span was counted, and nothing else has been expected since.
@@ -509,26 +508,27 @@ mod tests {
 
     #[test]
     fn what_a_first_look_sees_is_what_was_touched_by_the_end_of_its_sample() {
-        let behind = |at_us: u64, looked: u64, pages: u64| {
+        let first = |at_us: u64, looked: u64, pages: u64| {
             let pages = PageBits::of(0, crate::addr::AddrRange::new(0, pages * 4096));
             let seen = Seen { looked: Time(looked), ..Seen::of_test(Time(at_us * 1000), pages) };
-            Behind::of(&seen, Time(0), 5_000_000)
+            FirstLook::of(&seen, Time(0), 5_000_000)
         };
         for (name, at_us, looked, seen, later, in_time) in [
             ("in time", 5000, 0, 100, 400, None),
             ("too late", 15_000, 0, 100, 400, None),
+            ("a little early, and few of many", 4375, 0, 36, 10_000, Some(41)),
             ("not the only one", 6250, 1, 100, 400, None),
             ("hot", 6250, 0, 400, 400, None),
             ("few of many, so at an even speed", 6250, 0, 10, 10_000, Some(8)),
             ("at random: 1 - e^(-1.25), and 1 - e^(-1)", 6250, 0, 357, 500, Some(316)),
             ("much later", 10_000, 0, 375, 500, Some(250)),
         ] {
-            let got = behind(at_us, looked, seen).corrected(later, Time(0));
+            let got = first(at_us, looked, seen).corrected(later, Time(0));
             assert_eq!(got, in_time, "{name}");
         }
         // What is rounded comes out right on average.
         let nr = 4096_u64;
-        let of = |at: u64| behind(5500, 0, 5).corrected(60, Time(at << 10)).map_or(0, u64::from);
+        let of = |at: u64| first(5500, 0, 5).corrected(60, Time(at << 10)).map_or(0, u64::from);
         let sum: u64 = (0..nr).map(of).sum();
         assert!((nr * 456 / 100..nr * 459 / 100).contains(&sum), "{}", sum * 1000 / nr);
     }

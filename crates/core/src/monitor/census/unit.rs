@@ -368,7 +368,7 @@ impl Unit {
         news.published |= self.planes.count(&mut self.turn, &seen, spans, is_newest);
         if self.in_turn {
             let size = self.size() - self.nr_stuck();
-            let turn = (self.turn.since, self.planes.behind());
+            let turn = (self.turn.since, self.planes.first_look());
             news.counted |= self.course.take(turn, &seen, size, spans);
         }
         let first_ended = was_open && !self.is_first_open();

@@ -1,7 +1,7 @@
 //! How much of a target was touched within each span: sums over its units, with their doubt.
 //!
 //! A unit counts for a span when it was its turn and a look has come at the span's end. The pages
-//! seen then are added up, not extrapolated. Six things are not known, and make the interval:
+//! seen then are added up, not extrapolated. Seven things are not known, and make the interval:
 //!
 //! * *When in its cycle a unit was measured.* One turn is one sample in time. Where a unit was
 //!   measured twice, half of the squared difference is the variance of one measurement, whatever
@@ -28,6 +28,9 @@
 //! * *What has just woken up.* Where one page was asked whether that is touched all the time, the
 //!   others are taken to be touched as often. Of the shortest span that is a guess, and the upper
 //!   end has all of them.
+//! * *What nobody has thought of.* Looks are a little early or late, and pages come and go. On real
+//!   memory the numbers of most workloads are wrong by up to 1 %, in no direction, however well their
+//!   parts agree (job `accuracy`).
 //! * *Touches that were lost* because others clear accessed bits, too; see `lost`. They widen the
 //!   upper end only.
 //!
@@ -46,6 +49,8 @@ use crate::unit::UNIT;
 
 /// One page in so many tells of the others.
 const FEWEST: u64 = 32;
+/// The least doubt on each side, as a share of the number.
+const LEAST_DOUBT: f64 = 0.01;
 
 /// A sample of units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -243,6 +248,7 @@ impl Sum {
             let in_bursts = told.is_line && self.bursts * 2 > self.pages;
             if in_bursts { told.mean.max(pages) } else { told.mean }
         });
+        let (lo, hi) = (lo - pages * LEAST_DOUBT, hi + pages * LEAST_DOUBT);
         let bytes = |pages: f64| whole(pages * float(PAGE_SIZE)).min(watched);
         // What is not there is not touched, whatever the rest looks like.
         let there = |pages: f64| bytes(pages.min(float(size)));
@@ -458,7 +464,9 @@ mod tests {
             let got = got.map(|t| [t.bytes, t.lo, t.hi].map(|b| float(b) / 1024.0 / 1024.0));
             let near = match (got, mib) {
                 (Some(got), Some((a, b, c))) => {
-                    got.iter().zip([a, b, c]).all(|(x, y)| (x - y).abs() < 0.01)
+                    let (least, most) = (a * LEAST_DOUBT, float(all * 2));
+                    let wanted = [a, b - least, most.min(c + least)];
+                    got.iter().zip(wanted).all(|(x, y)| (x - y).abs() < 0.01)
                 }
                 (got, mib) => got.is_none() && mib.is_none(),
             };
@@ -478,8 +486,9 @@ mod tests {
                 sum.estimate((20, 20 * 512), 20 * UNIT, &ClearRate::default(), (0, &NO_LINES));
             let got = got.unwrap();
             assert_eq!(got.bytes / PAGE_SIZE, pages, "{name}");
-            let width = (got.hi - got.lo) / PAGE_SIZE;
-            assert!((in_longer == 0) == (width == 0) && width < 200, "{name}: {width}");
+            let least = float(got.bytes) * LEAST_DOUBT * 2.0;
+            let width = (float(got.hi - got.lo) - least) / float(PAGE_SIZE);
+            assert!((in_longer == 0) == (width < 2.0) && width < 200.0, "{name}: {width}");
         }
     }
 
@@ -501,7 +510,7 @@ mod tests {
             .estimate((10, 10 * 512), 10 * UNIT, &ClearRate::default(), (2, &NO_LINES))
             .unwrap();
         let pages = [got.bytes, got.lo, got.hi].map(|b| b / PAGE_SIZE);
-        assert_eq!(pages, [10 * 512, 10 * 12, 10 * 512]);
+        assert_eq!(pages, [10 * 512, 10 * 12 - 52, 10 * 512], "and a hundredth");
     }
 
     #[test]
@@ -521,7 +530,7 @@ mod tests {
             .estimate((units, units * 512), units * UNIT, &ClearRate::default(), (2, &NO_LINES))
             .unwrap();
         let pages = [got.bytes, got.lo, got.hi, got.measured].map(|b| b / PAGE_SIZE);
-        assert_eq!(pages, [640, 320, 640 + stuck, size]);
+        assert_eq!(pages, [640, 320 - 7, 640 + stuck + 6, size], "and a hundredth");
     }
 
     #[test]
@@ -563,7 +572,8 @@ mod tests {
             (2, &NO_LINES),
         );
         let TouchedBytes { bytes, lo, hi, .. } = got.unwrap();
-        assert_eq!([bytes, lo, hi].map(|b| b / PAGE_SIZE), [10 * 512 + 10; 3]);
+        assert_eq!(bytes / PAGE_SIZE, 10 * 512 + 10);
+        assert_eq!([bytes - lo, hi - bytes].map(|b| b / PAGE_SIZE), [51; 2], "a hundredth");
         let nothing_there = sum(10, 512, 0).estimate(
             (20, 10 * 512),
             u64::MAX,

@@ -172,7 +172,8 @@ impl Changes {
         self.has_moved |= has_moved && !is_passing;
         if let Some(lasts) = news.lasts.filter(|_| self.few_asked == Some(place)) {
             self.few_asked = None;
-            if map.few_woken.hear(lasts, unit.looked) {
+            // Where all of the memory is gone over, turns tell how much of it is.
+            if !is_passing && map.few_woken.hear(unit.start, lasts, unit.looked) {
                 // Others may have woken up as well.
                 (self.has_moved, self.few_at) = (true, unit.looked);
             }

@@ -8,8 +8,9 @@
 //! units of which pages have woken up have their turn as soon as memory that was never seen, and
 //! until then nothing that was counted of them counts.
 //!
-//! Invariant: turns do not start over again for some time, since each time costs what the first
-//! ones have cost.
+//! Invariants: turns do not start over again for some time, since each time costs what the first
+//! ones have cost. Pages of few units, as the program's own text and stack, say nothing of the
+//! others: each unit counts once.
 
 use super::super::cross::Cross;
 use super::super::curve;
@@ -17,7 +18,9 @@ use super::Map;
 use crate::time::Time;
 use crate::unit::UNIT;
 
-/// So many of the last eight pages have to be touched all the time. A page that was not touched for
+/// Pages that are looked back on, each of another unit.
+const LAST: usize = 8;
+/// So many of them have to be touched all the time. A page that was not touched for
 /// a tenth of a second, and is touched ten times in one, is found so once in seven times.
 const LASTING: u32 = 6;
 /// For how long units start over as soon as pages of them are seen to have woken up, in ns: once
@@ -31,8 +34,10 @@ const REST_NS: u64 = 5_000_000_000;
 /// What single pages have told of units of which few pages had woken up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::monitor::census) struct FewWoken {
-    /// Whether each of the last pages was touched all the time, one bit each.
+    /// Whether each of the last pages was touched all the time, one bit each; and where the units
+    /// of these pages start, the newest first.
     lasts: u8,
+    units: [u64; LAST],
     /// When units began to start over last; 0 if they never did.
     began: Time,
     /// The unit that is gone through next.
@@ -40,10 +45,15 @@ pub(in crate::monitor::census) struct FewWoken {
 }
 
 impl FewWoken {
-    /// A page has told. Returns whether others are to be asked at once, since they may be touched
-    /// all the time as well.
-    pub(in crate::monitor::census) fn hear(&mut self, lasts: bool, now: Time) -> bool {
+    /// A page of this unit has told. Returns whether others are to be asked at once, since they may
+    /// be touched all the time as well.
+    pub(in crate::monitor::census) fn hear(&mut self, unit: u64, lasts: bool, now: Time) -> bool {
+        if self.units.contains(&unit) {
+            return false;
+        }
         self.lasts = self.lasts << 1 | u8::from(lasts);
+        self.units.rotate_right(1);
+        self.units[0] = unit;
         let has_rested = self.began == Time(0) || now.since(self.began) >= REST_NS;
         if self.lasts.count_ones() >= LASTING && has_rested {
             *self = Self { began: now, ..Self::default() };
@@ -101,6 +111,7 @@ mod tests {
     #[test]
     fn turns_start_over_when_most_of_the_last_pages_are_touched_all_the_time_and_not_too_often() {
         let mut few = FewWoken::default();
+        let mut unit = 0;
         for (at, lasts, is_asked, began) in [
             (1, true, true, 0),
             (2, true, true, 0),
@@ -118,9 +129,16 @@ mod tests {
             (13, true, true, 8),
             (14, true, true, 14),
         ] {
-            assert_eq!(few.hear(lasts, Time(at * S)), is_asked, "at {at} s");
+            unit += UNIT;
+            assert_eq!(few.hear(unit, lasts, Time(at * S)), is_asked, "at {at} s");
             assert_eq!(few.began, Time(began * S), "at {at} s");
         }
+        // Units that are always in use say nothing of the others, however often they are asked.
+        let mut few = FewWoken::default();
+        for at in 1..100 {
+            few.hear(UNIT * (1 + at % 5), true, Time(at * S));
+        }
+        assert_eq!(few.began, Time(0));
     }
 
     #[test]

@@ -28,9 +28,11 @@ use super::fallback::Asked;
 use super::stuck::Stuck;
 
 /// Says of each unit that advice has made old when that was. One call takes a fifth of a sample on
-/// a slow machine, and goes from the first unit to the last.
+/// a slow machine, and goes from the first unit to the last. Of units that wait for the clearing of
+/// all memory, a time would say that this was done.
 fn date(units: &mut [UnitCheck], begin: Time, end: Time) {
-    let is_new = |unit: &UnitCheck| unit.answered && unit.made_old.is_none() && !is_single(unit);
+    let is_old = |unit: &UnitCheck| unit.answered && !unit.together && !is_single(unit);
+    let is_new = |unit: &UnitCheck| is_old(unit) && unit.made_old.is_none();
     let nr = units.iter().filter(|unit| is_new(unit)).count() as u64;
     let each_ns = end.since(begin) / nr.max(1);
     for (unit, i) in units.iter_mut().filter(|unit| is_new(unit)).zip(0..) {

@@ -337,14 +337,10 @@ impl Sampler for Census {
             }
             // Only what was made old has to be set again: not what is mapped for the first time.
             let (before, present, last) = (unit.young, *unit.present, unit.looked);
-            let (is_ours, was_unknown) = (unit.armed, unit.is_unknown());
+            let (is_ours, was_unknown, course) = (unit.armed, unit.is_unknown(), unit.course);
             map.sums.take_out(unit);
-            let course = unit.course;
             let mut news = unit.was_looked_at(check, looked, &spans, is_passing);
-            if let Some(lasts) = news.lasts {
-                let lasting = map.woken.hear(lasts);
-                news.published |= lasts && unit.expect_woken(lasting);
-            }
+            news.published |= news.lasts.is_some_and(|lasts| map.woken.expect(lasts, unit));
             map.sums.add(unit);
             if news.published {
                 map.fresh.push(check.start);

@@ -375,9 +375,9 @@ impl Planes {
         self.guessed = if self.is_expected(0) { number(more) } else { 0 };
     }
 
-    /// So many pages were touched within the window that began at `since`. That tells what the first
-    /// look would have counted, had it come at the end of its sample. Whether the unit is used as
-    /// that takes it to be is not known, so what the look did see is within the doubt.
+    /// So many pages were touched within the window that began at `since`. That tells what the
+    /// first look would have counted, had it come at the end of its sample. Whether the unit is
+    /// used as that takes it to be is not known, so what the look did see is within the doubt.
     fn come_in_time(&mut self, pages: u16, since: Time) {
         if let Some(in_time) = self.first.corrected(pages, since) {
             let more = self.first.seen.abs_diff(in_time);

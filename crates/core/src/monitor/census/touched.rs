@@ -28,9 +28,9 @@
 //! * *What has just woken up.* Where one page was asked whether that is touched all the time, the
 //!   others are taken to be touched as often. Of the shortest span that is a guess, and the upper
 //!   end has all of them.
-//! * *What nobody has thought of.* Looks are a little early or late, and pages come and go. On real
-//!   memory the numbers of most workloads are wrong by up to 1 %, in no direction, however well their
-//!   parts agree (job `accuracy`).
+//! * *What nobody has thought of.* Looks are a little early or late, and pages come and go. On
+//!   real memory the numbers of most workloads are wrong by up to 1 %, in no direction, however
+//!   well their parts agree (job `accuracy`).
 //! * *Touches that were lost* because others clear accessed bits, too; see `lost`. They widen the
 //!   upper end only.
 //!

@@ -346,9 +346,8 @@ impl Unit {
         if !self.known && touched.is_empty() {
             // Nothing has to be made old: the clock starts at this look. Looks find only idle units
             // so, and those would make the sample of what is armed in turn look idle.
-            self.in_turn = false;
-            (self.armed, self.since, self.turn) = (true, now, Clock::begin(now, SPANS));
-            self.bare = present.is_empty();
+            (self.in_turn, self.armed, self.bare) = (false, true, present.is_empty());
+            (self.since, self.turn) = (now, Clock::begin(now, SPANS));
         }
         (self.known, self.leaf_shift) = (true, check.leaf_shift);
         let was_young = core::mem::replace(&mut self.young, touched);

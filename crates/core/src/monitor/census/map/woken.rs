@@ -6,6 +6,8 @@
 //! few that are touched again at once are hot ones among many that are not, and say nothing of
 //! their neighbours.
 
+use super::super::unit::Unit;
+
 /// What the last pages have told, one bit each: whether the page was touched again at once. Before
 /// anything is known, all of them were.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,8 +24,15 @@ impl Default for Woken {
 pub(in crate::monitor::census) struct Lasting(u32);
 
 impl Woken {
+    /// A page of this unit has told. If it was touched again at once, others of the unit are
+    /// expected to be. Returns whether a plane of it is not what it was.
+    pub(in crate::monitor::census) fn expect(&mut self, lasts: bool, unit: &mut Unit) -> bool {
+        let lasting = self.hear(lasts);
+        lasts && unit.expect_woken(lasting)
+    }
+
     /// A page has told. Returns the share of the last ones that were touched again at once.
-    pub(in crate::monitor::census) fn hear(&mut self, lasts: bool) -> Lasting {
+    fn hear(&mut self, lasts: bool) -> Lasting {
         self.0 = self.0 << 1 | u16::from(lasts);
         Lasting(self.0.count_ones())
     }

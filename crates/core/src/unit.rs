@@ -196,6 +196,9 @@ pub struct UnitCheck {
     /// such a unit is not `answered`, it is as it was found, in `present` and `young`, and may be
     /// asked about again later.
     pub together: bool,
+    /// Out of `prepare_units`: whether all memory of the target was made old for the unit, or the
+    /// unit along with it.
+    pub all_cleared: bool,
     /// Out of `prepare_units`: when the pages became old, if the set knows that better than that it
     /// was before the answer.
     pub made_old: Option<Time>,
@@ -220,6 +223,7 @@ impl UnitCheck {
             young: NONE,
             stuck: NONE,
             together: false,
+            all_cleared: false,
             made_old: None,
             looked: None,
             leaf_shift: 12,

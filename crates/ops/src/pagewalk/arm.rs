@@ -28,11 +28,9 @@ use super::fallback::Asked;
 use super::stuck::Stuck;
 
 /// Says of each unit that advice has made old when that was. One call takes a fifth of a sample on
-/// a slow machine, and goes from the first unit to the last. Of units that wait for the clearing of
-/// all memory, a time would say that this was done.
+/// a slow machine, and goes from the first unit to the last.
 fn date(units: &mut [UnitCheck], begin: Time, end: Time) {
-    let is_old = |unit: &UnitCheck| unit.answered && !unit.together && !is_single(unit);
-    let is_new = |unit: &UnitCheck| is_old(unit) && unit.made_old.is_none();
+    let is_new = |unit: &UnitCheck| unit.answered && !unit.all_cleared && !is_single(unit);
     let nr = units.iter().filter(|unit| is_new(unit)).count() as u64;
     let each_ns = end.since(begin) / nr.max(1);
     for (unit, i) in units.iter_mut().filter(|unit| is_new(unit)).zip(0..) {
@@ -49,7 +47,8 @@ impl PageWalk {
         self.look_at_units(batch);
         let begin = now();
         for unit in batch.iter_mut() {
-            (unit.stuck, unit.together, unit.made_old) = (PageBits::default(), false, None);
+            (unit.stuck, unit.together) = (PageBits::default(), false);
+            (unit.all_cleared, unit.made_old) = (false, None);
         }
         for of_target in batch.chunk_by_mut(|a, b| a.target == b.target) {
             let target = of_target.first().map(|unit| unit.target);
@@ -86,7 +85,7 @@ impl PageWalk {
     /// The ranges that advice is still to make old after all memory of the process was cleared.
     fn ranges_left(&mut self, slot: u16, units: &[UnitCheck], at: Time) -> Vec<AddrRange> {
         let mut ranges = Vec::new();
-        for unit in units.iter().filter(|unit| unit.made_old.is_none() && !is_single(unit)) {
+        for unit in units.iter().filter(|unit| !unit.all_cleared && !is_single(unit)) {
             let known = self.known(slot, unit, at);
             append_ranges(unit, &known, &mut ranges);
         }
@@ -179,7 +178,7 @@ impl PageWalk {
     fn judge_units(&mut self, slot: u16, units: &mut [UnitCheck], at: Time) {
         let may_clear_all = self.may_clear_whole_space(slot, at);
         let after = self.look_after(units);
-        let is_new = |unit: &UnitCheck| unit.answered && unit.made_old.is_none();
+        let is_new = |unit: &UnitCheck| unit.answered && !unit.all_cleared;
         for (unit, after) in units.iter_mut().zip(&after).filter(|(unit, _)| is_new(unit)) {
             let was = unit.young.and(unit.pages);
             let still = was.and(after.young);
@@ -254,7 +253,7 @@ impl PageWalk {
         for unit in units.iter_mut().filter(|unit| unit.together || rides(unit)) {
             // What was touched up to the clearing.
             self.add_kept(slot, unit);
-            (unit.answered, unit.made_old) = (true, Some(made_old));
+            (unit.answered, unit.all_cleared, unit.made_old) = (true, true, Some(made_old));
         }
         self.forget_kept(slot, units.iter().filter(|unit| unit.together || rides(unit)));
         let after = self.look_after(units);
@@ -369,4 +368,33 @@ fn hull(unit: &UnitCheck) -> AddrRange {
     let last = unit.pages.count().checked_sub(1).and_then(|nr| unit.pages.nth(nr));
     let at = |nr: Option<u16>| unit.start + u64::from(nr.unwrap_or(0)) * 4096;
     AddrRange::new(at(unit.pages.nth(0)), at(last) + 4096)
+}
+
+#[cfg(test)]
+mod tests {
+    use isotherm_core::TargetId;
+
+    use super::*;
+
+    #[test]
+    fn units_that_advice_has_made_old_are_dated_from_the_first_to_the_last() {
+        let of = |nr: u64, pages| UnitCheck {
+            answered: true,
+            ..UnitCheck::new(TargetId(1), nr << 21, pages)
+        };
+        let cleared =
+            UnitCheck { all_cleared: true, made_old: Some(Time(7)), ..of(1, PageBits::ALL) };
+        let mut units = [
+            of(0, PageBits::ALL),
+            cleared,
+            UnitCheck { answered: false, ..of(2, PageBits::ALL) },
+            of(3, PageBits::page(9)),
+            // Some of its pages are shared. The others were made old.
+            UnitCheck { together: true, ..of(4, PageBits::ALL) },
+        ];
+        date(&mut units, Time(1000), Time(1400));
+        let dates = units.map(|unit| unit.made_old.map(|at| at.0));
+        assert_eq!(dates, [Some(1100), Some(7), None, None, Some(1300)]);
+        assert_eq!(units.map(|unit| unit.all_cleared), [false, true, false, false, false]);
+    }
 }

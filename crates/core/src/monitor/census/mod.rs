@@ -212,7 +212,7 @@ impl Sampler for Census {
             map.has_together |= check.together && check.stuck.count() >= MUCH_TOGETHER;
             if check.together && check.answered {
                 map.together_rest_ns = 0;
-                is_whole |= check.made_old.is_some();
+                is_whole |= check.all_cleared;
             }
             map.nr_unknown -= usize::from(was_unknown && !unit.is_unknown());
             map.outline(at);

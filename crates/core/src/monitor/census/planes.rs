@@ -431,9 +431,9 @@ impl Planes {
         (self.counted, self.twice, self.expected) = (0, 0, 0);
     }
 
-    /// A turn begins.
+    /// A turn begins, of which no look has come.
     pub(super) const fn begin_turn(&mut self) {
-        self.in_turn = 0;
+        (self.in_turn, self.first) = (0, FirstLook { at: 0, seen: 0 });
     }
 
     /// What was published for the spans before this one is past, and nothing newer is known.
@@ -531,6 +531,27 @@ mod tests {
         let of = |at: u64| first(5500, 0, 5).corrected(60, Time(at << 10)).map_or(0, u64::from);
         let sum: u64 = (0..nr).map(of).sum();
         assert!((nr * 456 / 100..nr * 459 / 100).contains(&sum), "{}", sum * 1000 / nr);
+    }
+
+    #[test]
+    fn the_first_look_of_one_turn_corrects_nothing_in_the_next() {
+        let first = |pages: u64| PageBits::of(0, crate::addr::AddrRange::new(0, pages * 4096));
+        let mut planes = Planes::default();
+        let mut turn = |looks: &[(u64, u64)]| {
+            planes.begin_turn();
+            let (mut clock, mut looked, mut before) = (Clock::begin(Time(0), SPANS), 0, 0);
+            for (at_ms, pages) in looks.iter().copied() {
+                let (now, pages) = (Time(at_ms * MS), first(pages));
+                let seen = Seen { now, pages, looked: Time(looked * MS), before: first(before) };
+                planes.count(&mut clock, &seen, &SPANS_NS, true);
+                (looked, before) = (at_ms, pages.count());
+            }
+            [0, 1].map(|nr| planes.counted(nr))
+        };
+        // Of 110 pages 101 after 6 ms, so 96 after 5.
+        assert_eq!(turn(&[(6, 101), (100, 110)]), [Some(96), Some(110)]);
+        // No look of this turn has told of a sample, so what is known of that stays.
+        assert_eq!(turn(&[(40, 200), (100, 500)]), [Some(96), Some(500)]);
     }
 
     const MS: u64 = 1_000_000;

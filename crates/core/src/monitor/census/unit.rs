@@ -17,6 +17,7 @@ mod samples;
 mod sentinel;
 mod usual;
 mod waits;
+mod woken;
 
 use self::levels::SETTLED;
 pub(super) use self::outline::Outline;
@@ -25,6 +26,7 @@ pub(super) use self::rates::interval;
 use self::samples::Samples;
 use self::sentinel::NO_PAGE;
 use self::usual::Usual;
+pub(super) use self::woken::Woken;
 use super::curve::{ALL, Course};
 use super::planes::{Clock, Planes, Seen};
 use crate::snapshot::{SPANS, TouchedShare, UnitInfo};

@@ -6,10 +6,10 @@
 //!
 //! Invariant: a level that no first look in time has confirmed is a guess, and told as such.
 
-use super::super::map::Lasting;
 use super::rates::{Span, within};
 use super::samples::Samples;
 use super::sentinel::{HOT, cells};
+use super::woken::Lasting;
 use super::{ALARM, CALMED, CELLS, INTERVAL_NS, NO_PAGE, TOGETHER_NS, Unit, share, tick};
 use crate::interval::count;
 use crate::time::Time;
@@ -287,7 +287,7 @@ impl Unit {
     /// One page has told that what woke up is touched all the time. How much that says of the
     /// others is known from such pages of the whole target. Returns whether a plane is not what it
     /// was.
-    pub(in super::super) fn expect_woken(&mut self, lasting: Lasting) -> bool {
+    pub(super) fn expect_woken(&mut self, lasting: Lasting) -> bool {
         let touched = self.young.and(*self.present);
         let before = |unit: &Self, span: usize| unit.planes.counted(span).unwrap_or(0);
         let at_once = lasting.between(before(self, 0), self.at_once());

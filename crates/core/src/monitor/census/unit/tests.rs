@@ -1,7 +1,7 @@
 //! One unit, look by look.
 
-use super::super::map::Lasting;
 use super::levels::per_sample;
+use super::woken::Lasting;
 use super::*;
 use crate::target::TargetId;
 use crate::unit::UNIT;

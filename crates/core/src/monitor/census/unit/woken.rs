@@ -6,12 +6,12 @@
 //! few that are touched again at once are hot ones among many that are not, and say nothing of
 //! their neighbours.
 
-use super::super::unit::Unit;
+use super::Unit;
 
 /// What the last pages have told, one bit each: whether the page was touched again at once. Before
 /// anything is known, all of them were.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::monitor::census) struct Woken(u16);
+pub(in super::super) struct Woken(u16);
 
 impl Default for Woken {
     fn default() -> Self {
@@ -21,12 +21,12 @@ impl Default for Woken {
 
 /// A share of the last pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::monitor::census) struct Lasting(u32);
+pub(super) struct Lasting(u32);
 
 impl Woken {
     /// A page of this unit has told. If it was touched again at once, others of the unit are
     /// expected to be. Returns whether a plane of it is not what it was.
-    pub(in crate::monitor::census) fn expect(&mut self, lasts: bool, unit: &mut Unit) -> bool {
+    pub(in super::super) fn expect(&mut self, lasts: bool, unit: &mut Unit) -> bool {
         let lasting = self.hear(lasts);
         lasts && unit.expect_woken(lasting)
     }
@@ -41,11 +41,11 @@ impl Woken {
 impl Lasting {
     /// All of them.
     #[cfg(test)]
-    pub(in crate::monitor::census) const ALL: Self = Self(u16::BITS);
+    pub(super) const ALL: Self = Self(u16::BITS);
 
     /// Pages that are touched within a span, if so many were before, and so many have been seen to
     /// be touched now.
-    pub(in crate::monitor::census) fn between(self, before: u64, seen: u64) -> u64 {
+    pub(super) fn between(self, before: u64, seen: u64) -> u64 {
         let newly = seen.saturating_sub(before) * u64::from(self.0);
         before.min(seen) + (newly + u64::from(u16::BITS / 2)) / u64::from(u16::BITS)
     }

@@ -145,6 +145,23 @@ fn the_first_summary_knows_all_targets() {
 }
 
 #[test]
+fn a_context_that_ends_within_a_second_has_told_one_summary() {
+    let sleeper = Sleeper::new();
+    let begun = Instant::now();
+    let a = context("a", sleeper.0.id(), &["s"]);
+    let mut runner = Runner::start(policy(&[a]), Options::default()).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    runner.stop();
+    let mut summaries = 0;
+    until(&mut runner, |told| {
+        summaries += usize::from(matches!(told.event, Event::Summary(_)));
+        ended(told)
+    });
+    // Each full second has one more.
+    assert!((1..=1 + begun.elapsed().as_secs()).contains(&(summaries as u64)), "{summaries}");
+}
+
+#[test]
 fn a_run_tells_of_huge_pages_that_nobody_tries() {
     let sleeper = Sleeper::new();
     for (action, prove, is_told) in [

@@ -134,6 +134,8 @@ pub(super) struct Work {
     /// names.
     pub(super) actions: BTreeMap<String, (&'static str, bool)>,
     next_second: Time,
+    /// Whether a summary was told.
+    has_told: bool,
     /// Where the schemes run.
     pub(super) place: Place,
     /// What the schemes that run or ran in the kernel did.
@@ -198,6 +200,7 @@ impl Work {
             missing,
             guard: GuardWatch::new(),
             next_second: Time::default(),
+            has_told: false,
         };
         let policy = this.policy.clone();
         let between = Between::of(&policy)?;
@@ -298,6 +301,11 @@ impl Work {
         }
         if !matches!(reason, Reason::Failed { .. }) {
             self.last_rows();
+            // A context of less than a second is told of as well.
+            if !self.has_told {
+                let summary = self.summary();
+                self.events.send(Event::Summary(Box::new(summary)));
+            }
         }
         self.begin_record(None);
         let accounts = self.accounts();
@@ -434,6 +442,7 @@ impl Work {
         self.note_paged_out();
         let summary = self.summary();
         self.record_cgroups(&summary, now, false);
+        self.has_told = true;
         self.events.send_at(now, Event::Summary(Box::new(summary)));
     }
 

@@ -10,7 +10,7 @@ use super::rates::{Span, within};
 use super::samples::Samples;
 use super::sentinel::{HOT, cells};
 use super::woken::Lasting;
-use super::{ALARM, CALMED, CELLS, INTERVAL_NS, NO_PAGE, TOGETHER_NS, Unit, share, tick};
+use super::{ALARM, CALMED, CELLS, INTERVAL_NS, NO_PAGE, TOGETHER_NS, Unit, ratio, share, tick};
 use crate::interval::count;
 use crate::time::Time;
 use crate::unit::PageBits;
@@ -200,7 +200,9 @@ impl Unit {
         let (was, is) = (before.count(), plane.count());
         if self.turn.since != self.since || self.asks_for_waits() {
             // Only turns say how often it has to have its turn.
-        } else if self.differs(before, plane) * 8 <= was + is + 64 {
+        } else if self.differs(before, plane) * 8 <= was + is + 64
+            && !(is_at_random && self.is_outlier(was, is))
+        {
             self.same = self.same.saturating_add(1);
             if self.same >= 2 {
                 let most = if self.together { TOGETHER_NS } else { INTERVAL_NS.1 };
@@ -244,6 +246,19 @@ impl Unit {
             by_chance += touched * (2 * there).saturating_sub(touched) / (2 * there);
         }
         u64::from(differs.saturating_sub(by_chance))
+    }
+
+    /// Whether two samples, which found so many pages touched, differ by a sixteenth beyond what
+    /// chance explains where most pages are touched in most samples, at random. One of the two may
+    /// have been taken while the program was kept from running for a part of it.
+    fn is_outlier(&self, was: u64, is: u64) -> bool {
+        if was.min(is) * 2 <= self.plane(1).count() {
+            return false;
+        }
+        let both = 2 * self.present.count().max(1);
+        let share = ratio(was + is, both);
+        let by_chance = CHANCE * libm::sqrtf(share * (1.0 - share).max(0.0) * ratio(both, 1));
+        was.abs_diff(is) > (was + is) / 32 + whole(by_chance)
     }
 
     /// Pages of quiet cells were touched. That may be in every sample from now on, and at least it

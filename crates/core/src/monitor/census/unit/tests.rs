@@ -536,6 +536,23 @@ fn what_is_touched_at_random_is_the_same_and_what_moves_is_not() {
     }
 }
 
+/// The program did not run for a part of the sample. The pages that it came to are the same, but
+/// fewer. Nobody is to believe that for a minute.
+#[test]
+fn a_sample_that_found_much_less_than_the_others_is_taken_again_soon() {
+    for (last, longer) in [(0x7fff, true), (0x3fff, false), (0x0fff, false)] {
+        let mut unit = unit();
+        for (nr, cell) in [0xffff, 0xffff, 0xffff, last].into_iter().enumerate() {
+            let touched = PageBits([cell * 0x0001_0001_0001_0001; 8]);
+            let at = 1000 + nr as u64 * 20_000;
+            arm_in_turn(&mut unit, PageBits::ALL, PageBits::default(), at);
+            look(&mut unit, touched, at + 5);
+            look(&mut unit, PageBits::ALL, at + 100);
+        }
+        assert_eq!(unit.interval_ns > INTERVAL_NS.0, longer, "{last:#x}");
+    }
+}
+
 #[test]
 fn more_pages_within_the_window_after_an_arming_are_no_news() {
     let mut unit = unit();

@@ -27,6 +27,11 @@ const LATE: u64 = 150;
 /// From this share of a span on, in percent, they say too little about it.
 const TOO_LATE: u64 = 300;
 
+/// A late first look that has seen up to this share of what is touched within the window tells how
+/// much of it is touched within a sample, in percent. It may come after this share of the sample.
+const TELLING: u32 = 60;
+const LATEST: u64 = 500;
+
 /// Whether a look that comes so long after the arming says what was touched within `span`.
 pub(super) const fn is_over(elapsed_ns: u64, span: u64, spans: &[u64; SPANS]) -> bool {
     elapsed_ns.saturating_add(spans[0] * EARLY / 100) >= span
@@ -134,7 +139,7 @@ impl Seen {
 /// if it tells nothing of that), and how many pages it saw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct FirstLook {
-    at: u8,
+    at: u16,
     seen: u16,
 }
 
@@ -142,9 +147,15 @@ impl FirstLook {
     /// Of a look at what was made old at `since`. If it was too late to tell, none.
     pub(super) fn of(seen: &Seen, since: Time, span: u64) -> Self {
         let elapsed = seen.now.since(since);
-        let is_known = seen.looked.since(since) == 0 && elapsed * 100 < span * TOO_LATE;
+        let is_known = seen.looked.since(since) == 0 && elapsed * 100 < span * LATEST;
         let at = if is_known { (elapsed * 64 + span / 2) / span.max(1) } else { 0 };
-        Self { at: u8::try_from(at).unwrap_or(u8::MAX), seen: number(seen.pages.count()) }
+        Self { at: number(at), seen: number(seen.pages.count()) }
+    }
+
+    /// Whether it tells of the span although it was late, if so many pages were touched by a look
+    /// that came much later: most of those came after it, so hardly any of them are hot.
+    fn is_telling(self, later: u16) -> bool {
+        u32::from(self.seen) * 100 <= u32::from(later) * TELLING
     }
 
     /// How many pages were touched by the end of the span, if so many were at a look that came much
@@ -155,6 +166,9 @@ impl FirstLook {
     /// little in each unit would never be corrected.
     pub(super) fn corrected(self, later: u16, since: Time) -> Option<u16> {
         if self.at == 0 || self.at == 64 || self.seen >= later {
+            return None;
+        }
+        if u64::from(self.at) * 100 > 64 * TOO_LATE && !self.is_telling(later) {
             return None;
         }
         let (seen, later) = (f32::from(self.seen), f32::from(later));
@@ -315,6 +329,9 @@ impl Planes {
         let is_new = is_newest && self.show(&mut both, seen, spans);
         let (exposed, came) = (clock.exposed, clock.came);
         let since = clock.since;
+        if clock.is_open(0) && is_over(seen.now.since(since), spans[0], spans) {
+            self.first = FirstLook::of(seen, since, spans[0]);
+        }
         clock.close(seen, spans, |nr, Within { count, apart, either, from_zero, .. }| {
             let bit = 1 << nr;
             if self.in_turn & bit != 0 {
@@ -333,10 +350,8 @@ impl Planes {
             self.came[nr] = came.min(count);
             self.sure(nr);
             self.is_late = if nr == 0 { from_zero } else { self.is_late };
-            match nr {
-                0 => self.first = FirstLook::of(seen, since, spans[0]),
-                1 if self.is_of_turn(0) => self.come_in_time(count, since),
-                _ => {}
+            if nr == 1 {
+                self.come_in_time(count, since);
             }
         });
         is_new
@@ -379,11 +394,16 @@ impl Planes {
     /// first look would have counted, had it come at the end of its sample. Whether the unit is
     /// used as that takes it to be is not known, so what the look did see is within the doubt.
     fn come_in_time(&mut self, pages: u16, since: Time) {
-        if let Some(in_time) = self.first.corrected(pages, since) {
-            let more = self.first.seen.abs_diff(in_time);
-            self.either[0] = u8::try_from(more).unwrap_or(u8::MAX);
-            self.counts[0] = in_time;
+        let Some(in_time) = self.first.corrected(pages, since) else { return };
+        let is_telling = self.first.is_telling(pages);
+        if !is_telling && !self.is_of_turn(0) || self.in_turn & 1 != 0 {
+            return;
         }
+        let more = self.first.seen.abs_diff(in_time);
+        self.either[0] = u8::try_from(more).unwrap_or(u8::MAX);
+        (self.counts[0], self.counted, self.expected) =
+            (in_time, self.counted | 1, self.expected & !1);
+        self.is_late &= !is_telling;
     }
 
     /// The first look of the last turn.
@@ -515,7 +535,9 @@ mod tests {
         };
         for (name, at_us, looked, seen, later, in_time) in [
             ("in time", 5000, 0, 100, 400, None),
-            ("too late", 15_000, 0, 100, 400, None),
+            ("too late", 25_000, 0, 100, 400, None),
+            ("late, and more than a half was not touched by then", 20_000, 0, 216, 500, Some(65)),
+            ("the same, and much was", 20_000, 0, 316, 500, None),
             ("a little early, and few of many", 4375, 0, 36, 10_000, Some(41)),
             ("not the only one", 6250, 1, 100, 400, None),
             ("hot", 6250, 0, 400, 400, None),
@@ -552,6 +574,9 @@ mod tests {
         assert_eq!(turn(&[(6, 101), (100, 110)]), [Some(96), Some(110)]);
         // No look of this turn has told of a sample, so what is known of that stays.
         assert_eq!(turn(&[(40, 200), (100, 500)]), [Some(96), Some(500)]);
+        assert_eq!(turn(&[(20, 400), (100, 500)]), [Some(96), Some(500)]);
+        // A late one tells of it where most pages were not touched by then: 1 - 0.6^(1 / 4).
+        assert_eq!(turn(&[(20, 200), (100, 500)]), [Some(59), Some(500)]);
     }
 
     const MS: u64 = 1_000_000;

@@ -119,8 +119,13 @@ impl Unit {
     }
 
     /// Pages of cells that were not touched within a sample after the arming, and nearly all of
-    /// them within a window. Pages that are touched at random are not like that.
+    /// them within a window. Pages that are touched at random are not like that, but for huge
+    /// ones, of which one bit tells. If those that a sample has missed by chance were asked once
+    /// more, and the others not, too much would be counted.
     pub(super) fn begun_within(&self, touched: PageBits) -> PageBits {
+        if self.is_huge() {
+            return PageBits::default();
+        }
         let has_begun = |cell: usize| {
             let there = self.present.cell(cell).count_ones();
             self.levels[cell] == 0 && share(touched.cell(cell).count_ones(), there) > NEARLY_ALL
@@ -339,7 +344,10 @@ impl Unit {
         }
         // A first look that came late has set no plane, but a level.
         let at_once = self.at_once();
-        for span in 0..SETTLED {
+        // A huge page that a sample has missed and the window has seen did not wake up. See
+        // `begun_within`.
+        let was_missed = self.is_huge() && self.planes.counted(1) >= Some(touched.count());
+        for span in usize::from(was_missed)..SETTLED {
             let is_seen = !self.extra.is_open(span);
             let seen = match span {
                 0 => at_once,

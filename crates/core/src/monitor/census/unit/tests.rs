@@ -553,6 +553,39 @@ fn a_sample_that_found_much_less_than_the_others_is_taken_again_soon() {
     }
 }
 
+/// One sample in twelve finds nothing of a huge page that is used 500 times a second. Those that it
+/// finds are not asked again, so what a second question says is not counted.
+#[test]
+fn a_huge_page_that_a_sample_has_missed_counts_as_missed() {
+    for (leaf_shift, begun, counted) in [(12, 512, 512), (21, 0, 0)] {
+        let mut unit = unit();
+        let mut seen = |young: PageBits, at_ms: u64, is_arming: bool| {
+            let check = UnitCheck {
+                answered: true,
+                present: PageBits::ALL,
+                young,
+                leaf_shift,
+                ..UnitCheck::new(TargetId(1), UNIT, PageBits::ALL)
+            };
+            if is_arming {
+                unit.is_turn = at_ms == 1000;
+                unit.was_armed(&check, Time(at_ms * MS));
+                return (0, unit.expect_seen());
+            }
+            let before = unit.begun_within(young).count();
+            unit.was_looked_at(&check, Time(at_ms * MS), &SPANS_NS, false);
+            (before, unit.expect_seen())
+        };
+        seen(PageBits::ALL, 1000, true);
+        seen(PageBits::default(), 1005, false);
+        assert_eq!(seen(PageBits::ALL, 1100, false).0, begun, "{leaf_shift}");
+        seen(PageBits::ALL, 1200, true);
+        seen(PageBits::ALL, 1205, false);
+        seen(PageBits::ALL, 1300, false);
+        assert_eq!(unit.planes().counted(0), Some(counted), "{leaf_shift}");
+    }
+}
+
 #[test]
 fn more_pages_within_the_window_after_an_arming_are_no_news() {
     let mut unit = unit();

@@ -401,9 +401,11 @@ impl Planes {
         }
         let more = self.first.seen.abs_diff(in_time);
         self.either[0] = u8::try_from(more).unwrap_or(u8::MAX);
-        (self.counts[0], self.counted, self.expected) =
-            (in_time, self.counted | 1, self.expected & !1);
-        self.is_late &= !is_telling;
+        self.counts[0] = in_time;
+        if is_telling {
+            (self.counted, self.expected) = (self.counted | 1, self.expected & !1);
+            self.sure(0);
+        }
     }
 
     /// The first look of the last turn.

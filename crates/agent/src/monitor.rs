@@ -229,6 +229,19 @@ impl fmt::Display for MonitorError {
 
 impl std::error::Error for MonitorError {}
 
+/// When to look at targets, which is due at `due` and every `track_ns`, now that a window has ended
+/// at `end`. `window`: how long the next one is, and how late it may end, in ns.
+fn with_window(due: Time, track_ns: u64, end: Time, window: (u64, u64)) -> Time {
+    let (near_ns, next_end) = (window.0.min(track_ns / 2), end + window.0.saturating_add(window.1));
+    if due.since(end) <= near_ns {
+        end
+    } else if due < next_end && next_end.since(due) <= near_ns {
+        next_end
+    } else {
+        due
+    }
+}
+
 /// Attributes that cannot be put in force.
 fn impossible(why: AttrsError) -> SetError {
     SetError::new(SetKind::Invalid, format!("impossible attributes: {why}"), "", "", "")
@@ -597,14 +610,16 @@ impl Monitor {
         }
     }
 
-    /// A window has ended, and the program is awake. Targets that would be looked at before the
-    /// next one ends are looked at with it, since a wake-up of its own costs more than that look.
+    /// A window has ended, and the program is awake. Targets that are to be looked at near the end
+    /// of a window, this one or the next, are looked at with it, since a wake-up of its own costs
+    /// more than that look.
     fn track_with_window(&mut self) {
-        let end = self.driver.context.snapshot().end;
-        let window_ns = self.driver.context.attrs().aggr_us.saturating_mul(1000);
-        if self.track_at.since(end) <= window_ns.min(self.closeness.track_ns / 2) {
-            self.track_at = end;
-        }
+        let (end, attrs) = (self.driver.context.snapshot().end, self.driver.context.attrs());
+        let ns = |us: u64| us.saturating_mul(1000);
+        // The next window may end a little late.
+        let window = (ns(attrs.aggr_us), ns(attrs.sample_us));
+        self.track_at = with_window(self.track_at, self.closeness.track_ns, end, window);
+        self.driver.clock.alarm = self.track_at;
     }
 
     /// Whether so many targets are watched that to look at them must not cost too much.

@@ -126,3 +126,24 @@ fn a_slowed_context_looks_at_its_targets_less_often_but_several_times_per_second
         assert_eq!(fixture.monitor.closeness.track_ns, ms * 1_000_000, "{times}");
     }
 }
+
+#[test]
+fn targets_are_looked_at_with_the_window_that_ends_near() {
+    let ms = |ms: u64| ms * 1_000_000;
+    let at = |now: u64| Time(ms(1000 + now));
+    // Due, how often, how long the next window is: all in ms after the end of this one.
+    for (due, track, window, expected) in [
+        (0, 100, 100, 0),
+        (30, 100, 100, 0),
+        (94, 100, 100, 105),
+        (100, 100, 100, 105),
+        (120, 100, 100, 120),
+        (30, 100, 20, 30),
+        (20, 100, 20, 0),
+        (60, 100, 1000, 60),
+        (960, 1000, 1000, 1005),
+    ] {
+        let next = with_window(at(due), ms(track), at(0), (ms(window), ms(5)));
+        assert_eq!(next, at(expected), "due after {due}, every {track}, window of {window} ms");
+    }
+}

@@ -438,7 +438,8 @@ impl Unit {
         let clock = if self.turn.since == self.since { self.turn } else { self.extra };
         let Some(nr) = (1..SETTLED).rev().find(|nr| !clock.is_open(*nr)) else { return 0 };
         let between = self.plane(nr).count().saturating_sub(self.plane(nr - 1).count());
-        let share = ratio(gap_ns, spans[nr] - spans[nr - 1]);
+        // A window may be longer than a second. Then nothing is known to be usual.
+        let share = ratio(gap_ns, spans[nr].saturating_sub(spans[nr - 1]));
         beyond_chance(ratio(between, 1) * share)
     }
 

@@ -752,4 +752,18 @@ fn what_is_used_at_random_has_no_news_in_later_looks() {
         let news = look(&mut unit, first(pages), 1000 + at);
         assert_eq!((news.woken, news.is_usual), (pages - last, is_usual), "{name}");
     }
+    // A window of 5 s ends after the second.
+    let spans = [5, 5000, 1000, 10_000, 60_000].map(|ms| ms * MS);
+    let mut unit = unit();
+    arm_in_turn(&mut unit, PageBits::default(), PageBits::default(), 1000);
+    for (at, pages) in [(1005, 13), (2000, 300), (6000, 500), (6500, 512)] {
+        let check = UnitCheck {
+            answered: true,
+            present: PageBits::ALL,
+            young: first(pages),
+            ..UnitCheck::new(TargetId(1), UNIT, PageBits::ALL)
+        };
+        let news = unit.was_looked_at(&check, Time(at * MS), &spans, false);
+        assert!(!news.is_usual);
+    }
 }

@@ -214,12 +214,10 @@ impl Changes {
                 continue;
             }
             let is_answer = nr == at && news.judged;
-            let is_usual = news.is_usual && !news.calmed;
             // What wakes up where as much is touched all the time was only missed by the first
             // look.
             let is_fresh = changed_at.since(unit.since) < REST_NS && unit.is_sure();
-            let is_known = is_answer || is_fresh || is_usual;
-            if !unit.urgent && !is_known && !unit.young.is_empty() {
+            if !unit.urgent && !is_answer && !is_fresh && !unit.young.is_empty() {
                 unit.urgent = true;
                 self.urgent.push_back((id, unit.start));
             }

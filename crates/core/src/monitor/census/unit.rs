@@ -19,7 +19,7 @@ mod usual;
 mod waits;
 mod woken;
 
-use self::levels::beyond_chance;
+use self::levels::SETTLED;
 pub(super) use self::outline::Outline;
 use self::rates::Span;
 pub(super) use self::rates::interval;
@@ -28,7 +28,7 @@ use self::sentinel::NO_PAGE;
 use self::usual::Usual;
 pub(super) use self::woken::Woken;
 use super::curve::{ALL, Course};
-use super::planes::{Clock, Planes, SETTLED, Seen};
+use super::planes::{Clock, Planes, Seen};
 use crate::snapshot::{SPANS, TouchedShare, UnitInfo};
 use crate::time::Time;
 use crate::unit::{PageBits, UnitCheck};
@@ -57,10 +57,8 @@ const TOGETHER_NS: u64 = 5_000_000_000;
 /// What a look has found out about a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct News {
-    /// Pages that were touched after a quiet time, and whether they are no more than the unit's use
-    /// since it was made old explains.
+    /// Pages that were touched after a quiet time.
     pub(super) woken: u64,
-    pub(super) is_usual: bool,
     /// Whether much that was touched all the time is not touched any more.
     pub(super) calmed: bool,
     /// Whether the levels were set anew.
@@ -421,26 +419,11 @@ impl Unit {
         let was_quiet = looked * 4 >= spans[1] * 3;
         if was_quiet || elapsed > spans[1] * 2 {
             news.woken = newly.count();
-            let usual = self.usual_newly(now.since(self.looked), spans);
-            news.is_usual = !newly.is_empty() && newly.count() <= usual;
         }
         if was_quiet && !newly.is_empty() {
             let span = if passing || self.false_alarms > 0 { elapsed } else { spans[1] };
             self.wake(newly, now, ratio(span.max(spans[1]), spans[0]));
         }
-    }
-
-    /// How many pages a look may find, `gap_ns` after the last one, if the unit is used as it was
-    /// since it was made old. Ever fewer pages are touched for the first time as time goes on. So
-    /// there are no more of them per second than between the ends of the last two spans, but by
-    /// chance.
-    fn usual_newly(&self, gap_ns: u64, spans: &[u64; SPANS]) -> u64 {
-        let clock = if self.turn.since == self.since { self.turn } else { self.extra };
-        let Some(nr) = (1..SETTLED).rev().find(|nr| !clock.is_open(*nr)) else { return 0 };
-        let between = self.plane(nr).count().saturating_sub(self.plane(nr - 1).count());
-        // A window may be longer than a second. Then nothing is known to be usual.
-        let share = ratio(gap_ns, spans[nr].saturating_sub(spans[nr - 1]));
-        beyond_chance(ratio(between, 1) * share)
     }
 
     /// The unit had no page when it was its turn, or few, and has more now: of them nothing is

@@ -6,7 +6,6 @@
 //!
 //! Invariant: a level that no first look in time has confirmed is a guess, and told as such.
 
-use super::super::planes::SETTLED;
 use super::rates::{Span, within};
 use super::samples::Samples;
 use super::sentinel::{HOT, cells};
@@ -24,6 +23,8 @@ pub(super) const NEARLY_ALL: f32 = 0.9;
 pub(super) const FULL: f32 = 255.0;
 /// The mean level of a unit from which on what is touched in it is taken to stay.
 const LASTING: f32 = 0.25;
+/// The spans up to a second, over which what is touched has settled soon after a change.
+pub(super) const SETTLED: usize = 3;
 /// A change of a cell's level that makes it another cell: a tenth of the scale, as where DAMON ages
 /// regions.
 const CHANGE: u8 = 26;
@@ -57,11 +58,6 @@ pub(super) fn level(share: f32) -> u8 {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of pages")]
 fn whole(pages: f32) -> u64 {
     libm::roundf(pages.max(0.0)) as u64
-}
-
-/// How many pages chance finds at most where so many are expected.
-pub(super) fn beyond_chance(pages: f32) -> u64 {
-    whole(pages + CHANCE * libm::sqrtf(pages))
 }
 
 /// A change of a level that is no chance: a tenth of the scale, beyond three standard deviations of

@@ -76,6 +76,25 @@ def test_sizing(name: str, request: Any, opened: Any) -> None:
         assert row["over_per_month_money"] == pytest.approx(money)
 
 
+@pytest.mark.parametrize("most", [1, 2000])
+def test_sizing_of_some_hosts_at_a_time_is_the_same(most: int, damaged: Any, opened: Any) -> None:
+    table = damaged[0] / "isotherm" / "v1" / "cgroups" / "date=2026-01-31"
+    (table / "host=node-00007").rename(table / "host=it%27s%20%5B8%5D")
+    whole, parted = opened(damaged), opened(damaged)
+    parted.engine.most_rows = most
+    groups = parted.catalog.host_groups("cgroups", most)
+    named = sorted({part.host for part in parted.catalog.parts["cgroups"]})
+    assert sorted(host for group in groups for host in group) == named
+    assert len(groups) == {1: 24, 2000: 8}[most]
+    known = rows(whole, "sizing", "sizing", "service")
+    same = rows(parted, "sizing", "sizing", "service")
+    assert same.keys() == known.keys()
+    for service, row in same.items():
+        for name, value in row.items():
+            same_value = pytest.approx(value, rel=1e-12) if isinstance(value, float) else value
+            assert known[service][name] == same_value, (service, name)
+
+
 @pytest.mark.parametrize("name", FLEETS)
 def test_duplicate_files(name: str, request: Any, opened: Any) -> None:
     made = request.getfixturevalue(name)

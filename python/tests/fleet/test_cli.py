@@ -98,6 +98,17 @@ def test_a_fleet_of_which_nothing_can_be_used(sound: Any, tmp_path: Path, capsys
     assert "left out" in capsys.readouterr().err
 
 
+def test_too_little_memory_is_told_and_what_to_do(sound: Any, capsys: Any) -> None:
+    words = ["report", str(sound[0]), "--question", "sizing", "--memory"]
+    assert main([*words, "2MB"]) == 3
+    said = capsys.readouterr().err
+    assert "not enough memory" in said and "--memory 8GB" in said
+    assert main([*words, "1G"]) == 0
+    with pytest.raises(SystemExit):
+        main([*words, "much"])
+    assert "no amount of memory" in capsys.readouterr().err
+
+
 def test_without_spark_it_says_how_to_get_it(sound: Any) -> None:
     code = (
         "import sys\n"

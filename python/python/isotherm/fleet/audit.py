@@ -156,13 +156,13 @@ def parents(kept: Any) -> Any:
 def audit(engine: Engine, catalog: Catalog, tables: dict[str, Any], now: datetime) -> Audit:
     """Looks at all rows once. Views are made anew where rows turn out to be there twice."""
     result = Audit()
-    kept = engine.keep(groups(tables["cgroups"]), "fleet_groups")
+    kept = engine.keep("fleet_groups", groups(tables["cgroups"]))
     sessions = engine.run(by_session(kept)).to_pylist()
     doubled = {row["host"] for row in sessions if row["twice"]}
     if doubled:
         _search(catalog, doubled)
         tables["cgroups"] = engine.view(catalog, "cgroups")
-        kept = engine.keep(groups(tables["cgroups"]), "fleet_groups")
+        kept = engine.keep("fleet_groups", groups(tables["cgroups"]))
         sessions = engine.run(by_session(kept)).to_pylist()
     _doubled(catalog)
     clocks = {row["host"]: row for row in engine.run(by_clock(tables["sessions"])).to_pylist()}
@@ -170,7 +170,7 @@ def audit(engine: Engine, catalog: Catalog, tables: dict[str, Any], now: datetim
     _copies(catalog, result, sessions)
     _liars(catalog, result, sessions)
     _clocks(catalog, result, now)
-    found = engine.keep(parents(kept), "fleet_parents")
+    found = engine.keep("fleet_parents", parents(kept))
     inside = engine.run(found.agg(n=found.count()))["n"][0].as_py()
     if inside:
         result.parents = found

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from isotherm._errors import InvalidError, MissingError
-from isotherm.fleet.problems import KEPT, LEFT_OUT, Problems
+from isotherm.fleet.problems import KEPT, LEFT_OUT, Problems, first_line
 from isotherm.fleet.schema import TABLES, VERSION
 
 Signature = tuple[tuple[str, str], ...]
@@ -59,6 +59,26 @@ class Catalog:
     def hosts(self) -> set[str]:
         """The names of all hosts that have a part."""
         return {part.host for parts in self.parts.values() for part in parts}
+
+    def host_groups(self, table: str, most_rows: Optional[int]) -> list[list[str]]:
+        """All hosts with a part of a table, in groups of so many rows at most, or of one host.
+
+        Empty if no group is needed.
+        """
+        rows: dict[str, int] = {}
+        for part in self.parts.get(table, []):
+            rows[part.host] = rows.get(part.host, 0) + part.rows
+        if most_rows is None or sum(rows.values()) <= most_rows:
+            return []
+        groups: list[list[str]] = []
+        left = 0
+        for host, nr in sorted(rows.items()):
+            if nr > left or not groups:
+                groups.append([])
+                left = most_rows
+            groups[-1].append(host)
+            left -= nr
+        return groups
 
     def groups(self, table: str) -> dict[tuple[Signature, bool], list[Part]]:
         """The parts of a table that can be read together."""
@@ -99,7 +119,7 @@ def broken(parts: list[Part]) -> dict[str, str]:
             for _ in pq.ParquetFile(part.path).iter_batches(batch_size=1 << 16):
                 pass
         except (pa.ArrowException, OSError) as error:
-            return _first(error)
+            return first_line(error)
         return ""
 
     with ThreadPoolExecutor(4) as pool:
@@ -166,10 +186,10 @@ def _read(table: str, path: Path) -> Part | tuple[str, str, str]:
     try:
         meta = pq.read_metadata(path)
     except (pa.ArrowInvalid, EOFError) as error:
-        return ("truncated", f"no usable footer: {_first(error)}", LEFT_OUT)
+        return ("truncated", f"no usable footer: {first_line(error)}", LEFT_OUT)
     except OSError as error:
         kind = "unreadable" if error.errno else "truncated"
-        return (kind, error.strerror or _first(error), LEFT_OUT)
+        return (kind, error.strerror or first_line(error), LEFT_OUT)
     known = {column.name: column for column in TABLES[table]}
     types = {meta.schema.column(i).name: meta.schema.column(i) for i in range(meta.num_columns)}
     for name, column in known.items():
@@ -260,7 +280,3 @@ def _note_versions(catalog: Catalog) -> None:
                 f" and {len(hosts) - 3} more" * (len(hosts) > 3)
             )
             catalog.problems.add("version", names, f"{table}: older parts lack {named}", KEPT)
-
-
-def _first(error: BaseException) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

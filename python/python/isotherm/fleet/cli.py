@@ -46,6 +46,13 @@ def parser(program: str) -> argparse.ArgumentParser:
     report.add_argument("dir", metavar="DIR", help="the folder that has isotherm/v1 in it")
     report.add_argument("--engine", choices=["duckdb", "spark"], default="duckdb")
     report.add_argument(
+        "--memory",
+        type=_memory,
+        default="3GB",
+        metavar="SIZE",
+        help="what duckdb may use (default 3GB); what needs more goes to a file, if it can",
+    )
+    report.add_argument(
         "--question", action="append", choices=NAMES, help="only this one; may be repeated"
     )
     report.add_argument(
@@ -132,6 +139,7 @@ def main(words: Optional[Sequence[str]] = None, program: str = "isotherm-fleet")
 
 
 def _report(args: argparse.Namespace) -> int:
+    from isotherm.fleet.engine import open_engine
     from isotherm.fleet.fleet import Fleet, Options
     from isotherm.fleet.questions import QUESTIONS
     from isotherm.fleet.show import to_html, to_text
@@ -146,7 +154,8 @@ def _report(args: argparse.Namespace) -> int:
         headroom=args.headroom,
     )
     names = args.question or list(NAMES)
-    with Fleet(args.dir, args.engine, since, now, options) as fleet:
+    engine = open_engine(args.engine, args.memory)
+    with Fleet(args.dir, engine, since, now, options) as fleet:
         if args.explain:
             print(explained(fleet, names), end="")
             return 0
@@ -281,6 +290,13 @@ def _amount(text: str) -> float:
     if not 0 <= value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is not a number of 0 or more")
     return value
+
+
+def _memory(text: str) -> str:
+    """An amount of memory for DuckDB: ``3GB``, ``512MiB``."""
+    if not re.fullmatch(r"[1-9]\d*(\.\d+)?\s*([KMGT]i?B|[KMGT])", text.strip()):
+        raise argparse.ArgumentTypeError(f"{text} is no amount of memory, as 8GB")
+    return text.strip() if text.strip().endswith("B") else text.strip() + "B"
 
 
 def _share(text: str) -> float:

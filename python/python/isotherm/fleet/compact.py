@@ -38,6 +38,7 @@ import pyarrow.parquet as pq
 
 from isotherm._errors import InvalidError, NotSupportedError
 from isotherm.fleet.catalog import base_of
+from isotherm.fleet.problems import first_line
 from isotherm.fleet.schema import VERSION
 
 WORK = ".compact"
@@ -164,7 +165,7 @@ def _read(folder: Path) -> tuple[list[_File], list[tuple[Path, str]]]:
         try:
             size, footer = path.stat().st_size, pq.ParquetFile(path)
         except (pa.ArrowException, OSError, EOFError) as error:
-            kept.append((path, f"it cannot be read: {_first(error)}"))
+            kept.append((path, f"it cannot be read: {first_line(error)}"))
             continue
         with footer:
             meta = footer.metadata.metadata or {}
@@ -214,7 +215,7 @@ def _sound(files: list[_File]) -> tuple[list[_File], list[tuple[Path, str]]]:
                     pass
             sound.append(file)
         except (pa.ArrowException, OSError) as error:
-            broken.append((file.path, f"its rows cannot be read: {_first(error)}"))
+            broken.append((file.path, f"its rows cannot be read: {first_line(error)}"))
     return sound, broken
 
 
@@ -372,7 +373,3 @@ def _name(files: list[_File]) -> str:
 
 def _told(kept: list[tuple[Path, str]], base: Path) -> list[tuple[str, str]]:
     return [(os.path.relpath(path, base), why) for path, why in kept]
-
-
-def _first(error: BaseException) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Callable, Optional
 
+from isotherm._errors import NotSupportedError
 from isotherm.fleet import catalog as catalogs
 from isotherm.fleet.audit import Audit, audit, believed
 from isotherm.fleet.engine import Engine, broken_file, imported_ibis, open_engine
-from isotherm.fleet.problems import LEFT_OUT
+from isotherm.fleet.problems import LEFT_OUT, first_line
 from isotherm.fleet.schema import AGES
 
 GIB = 1 << 30
@@ -54,6 +55,16 @@ class Answer:
     """Files that belong to the answer, by name: policies."""
     rows: Any = None
     """The answer as a ``pyarrow.Table``, once it was asked."""
+
+
+def too_large(engine: str, error: BaseException) -> NotSupportedError:
+    """What to do if an engine has not enough memory."""
+    more = "--memory 8GB (default 3GB)" if engine == "duckdb" else "SPARK_MEMORY=8g (default 3g)"
+    return NotSupportedError(
+        f"engine {engine} has not enough memory for this question\n"
+        f"  tried: {first_line(error)}\n"
+        f"  hint:  {more}, --since 1d for fewer rows, or a cluster: --engine spark"
+    )
 
 
 class Fleet:
@@ -93,6 +104,8 @@ class Fleet:
             try:
                 return work()
             except Exception as error:
+                if self.engine.is_too_large(error):
+                    raise too_large(self.engine.name, error) from error
                 if not self.engine.is_from_data(error) or not self._leave_out_broken(error):
                     raise
                 if work != self._begin:
@@ -112,7 +125,7 @@ class Fleet:
             own[:] = [part for part in own if part.path not in broken]
         for path, told in broken.items():
             where = os.path.relpath(path, self.catalog.base)
-            first = told.strip().splitlines()[0][:200] if told.strip() else "no reason given"
+            first = first_line(told)[:200] or "no reason given"
             self.problems.add("truncated", where, f"its rows cannot be read: {first}", LEFT_OUT)
         return bool(broken)
 
@@ -134,7 +147,21 @@ class Fleet:
         if self.explained:
             return make()
         if name not in self.kept:
-            self.kept[name] = self.engine.keep(make(), f"fleet_{name}")
+            self.kept[name] = self.engine.keep(f"fleet_{name}", make())
+        return self.kept[name]
+
+    def keep_by_hosts(self, name: str, make: Callable[[Any], Any]) -> Any:
+        """As :meth:`keep`, of what ``make`` makes of rows of cgroups, a group of hosts at a time.
+
+        For what is computed within hosts, and needs every value at once, as percentiles do.
+        """
+        t = self.tables["cgroups"]
+        if self.explained:
+            return make(t)
+        if name not in self.kept:
+            groups = self.catalog.host_groups("cgroups", self.engine.most_rows)
+            parts = [make(t.filter(t.host.isin(hosts))) for hosts in groups]
+            self.kept[name] = self.engine.keep(f"fleet_{name}", *(parts or [make(t)]))
         return self.kept[name]
 
     def observed(self) -> Any:

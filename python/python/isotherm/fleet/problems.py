@@ -38,3 +38,9 @@ class Problems:
         """As columns of a table."""
         names = ("kind", "where", "what", "done")
         return {name: [getattr(problem, name) for problem in self.found] for name in names}
+
+
+def first_line(said: object) -> str:
+    """The first line of an error or a text; of an error without words its kind."""
+    lines = str(said).strip().splitlines()
+    return lines[0] if lines else type(said).__name__ * isinstance(said, BaseException)

@@ -29,6 +29,8 @@ class Spark:
     """A Spark session, through Ibis."""
 
     name = "spark"
+    most_rows: Optional[int] = None
+    """It sorts what does not fit into memory, on disks."""
 
     def __init__(self, threads: Optional[int]):
         ibis = imported_ibis()
@@ -101,9 +103,10 @@ class Spark:
     def run(self, expression: Any) -> Any:
         return self.con.to_pyarrow(expression)
 
-    def keep(self, expression: Any, name: str) -> Any:
+    def keep(self, name: str, *expressions: Any) -> Any:
         name += self.suffix
-        frame = self.session.sql(self.sql(expression)).cache()
+        all_rows = " UNION ALL ".join(self.sql(expression) for expression in expressions)
+        frame = self.session.sql(all_rows).cache()
         frame.createOrReplaceTempView(name)
         frame.count()
         return self.con.table(name)
@@ -116,6 +119,9 @@ class Spark:
 
     def is_from_data(self, error: BaseException) -> bool:
         return type(error).__module__.split(".")[0] in ("pyspark", "py4j")
+
+    def is_too_large(self, error: BaseException) -> bool:
+        return "java.lang.OutOfMemoryError" in str(error)
 
     def close(self) -> None:
         if self.own:

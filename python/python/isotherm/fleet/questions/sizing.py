@@ -17,7 +17,7 @@ from isotherm.fleet.fleet import GIB, Answer, Fleet
 def sizing(fleet: Fleet) -> list[Answer]:
     """Asks it."""
     ibis = imported_ibis()
-    each = fleet.keep("needs", lambda: needs(fleet))
+    each = fleet.keep_by_hosts("needs", lambda rows: needs(fleet, rows))
     headroom = 1 + fleet.options.headroom
     each = each.mutate(need=each.need_bytes * headroom)
     asked = ~each.request_bytes.isnull()
@@ -65,10 +65,9 @@ def sizing(fleet: Fleet) -> list[Answer]:
     ]
 
 
-def needs(fleet: Fleet) -> Any:
-    """What each cgroup needs, asks for and may have."""
+def needs(fleet: Fleet, t: Any) -> Any:
+    """What each cgroup needs, asks for and may have, by these rows."""
     ibis = imported_ibis()
-    t = fleet.tables["cgroups"]
     # `least` leaves out what is missing, so that has to be told apart.
     idle = ibis.ifelse(t.idle_1m.isnull(), ibis.null("int64"), ibis.least(t.idle_1m, t.current))
     inferred = t.current - idle

@@ -54,7 +54,8 @@ pub(crate) struct Args {
     /// `late=CHANCE:TIME` (a tick is late), `fail=CHANCE` (a look at a page fails),
     /// `blind=SHARE` (pages cannot be made old), `notnow=CHANCE` (reading the mappings fails),
     /// `vanish=PER_SECOND` (a process dies), `clear=PER_SECOND` (somebody else clears the accessed
-    /// bit of a page), `slow=TIME` (to make 2 MiB old takes so long). May be given more than once.
+    /// bit of a page), `slow=TIME` (to make 2 MiB old takes so long), `busy=TIME` (the monitor
+    /// itself takes so much CPU time whenever it has slept). May be given more than once.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<String>,
     /// Accesses per second of patterns without a rate, per thread.

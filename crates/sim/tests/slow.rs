@@ -1,4 +1,5 @@
-//! Census with the intervals of `isotherm top`: samples of 100 ms, windows of 1 s.
+//! Census with the intervals of `isotherm top`, samples of 100 ms and windows of 1 s; and with a
+//! monitor that needs much of its budget for itself.
 //!
 //! Every test prints its seed. `ISOTHERM_SEED=N` runs with another one.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "in a test")]
@@ -43,4 +44,31 @@ fn all_memory_of_many_processes_is_seen_within_seconds() {
         println!("{:.1} s: {last:?} MiB", snapshot.end.0 as f64 / 1e9);
     });
     assert_eq!(last, (2048, 2048, 2048), "watched, measured, touched within a second");
+}
+
+/// Whatever the monitor itself takes, it counts against the budget. What is left is a quarter, so
+/// all memory still has its turns.
+#[test]
+fn a_monitor_that_needs_its_budget_for_itself_makes_less_memory_old() {
+    let text = "m, 256M\n\nhot\n20000\nm, 1, 64, 1, rw, hz=0.01\n\
+                m, 1, 64, 1, rw, pieces=2M, share=10, hz=5\n";
+    let made_old = |busy: &str| {
+        let seed = std::env::var("ISOTHERM_SEED").map_or(1, |s| s.parse().unwrap());
+        println!("ISOTHERM_SEED={seed}");
+        let costs = Costs { check_ns: 50, clear_ns: 20_000 };
+        let options = Options { seed, costs, faults: busy.parse().unwrap(), ..Options::default() };
+        let attrs = Attrs { method: Method::Census, budget_bp: 50, ..Attrs::default() };
+        let config = Config::parse(text).unwrap();
+        let mut simulation = Simulation::new(&config, &options, attrs).unwrap();
+        let mut last = None;
+        while let Some(snapshot) = simulation.next_snapshot() {
+            last = snapshot.targets[0].touched;
+        }
+        let measured = last.unwrap().spans[2].unwrap().measured >> 20;
+        (simulation.world().counts().clears, measured)
+    };
+    let (idle, busy) = (made_old("busy=1us"), made_old("busy=300us"));
+    println!("pages made old, MiB measured: {idle:?}; {busy:?}");
+    assert!(busy.0 * 4 < idle.0 * 3, "{idle:?} {busy:?}");
+    assert_eq!((idle.1, busy.1), (256, 256));
 }

@@ -391,12 +391,13 @@ fn operations_cost_time() {
 
 #[test]
 fn faults_are_read() {
-    let good = ["late=0.1:2ms", "fail=0", "blind=1", "notnow=0.5", "vanish=3", "slow=150us"];
+    let good =
+        ["late=0.1:2ms", "fail=0", "blind=1", "notnow=0.5", "vanish=3", "slow=150us", "busy=1ms"];
     for text in good {
         text.parse::<Faults>().unwrap();
     }
     for text in
-        ["", "late=0.1", "late=0.1:2", "fail=1.1", "blind=x", "notnow=-1", "slow=9", "rain=1"]
+        ["", "late=0.1", "late=0.1:2", "fail=1.1", "blind=x", "notnow=-1", "slow=9", "busy", "rain=1"]
     {
         assert!(text.parse::<Faults>().is_err(), "{text}");
     }

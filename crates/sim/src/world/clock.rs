@@ -19,11 +19,13 @@ pub struct VirtualClock {
     seed: u64,
     faults: Faults,
     nr_sleeps: u64,
+    /// For how long it has slept, in ns. The rest of the time is CPU time of the monitor.
+    slept_ns: u64,
 }
 
 impl VirtualClock {
     pub(super) const fn new(now: Now, seed: u64, faults: Faults) -> Self {
-        Self { now, seed, faults, nr_sleeps: 0 }
+        Self { now, seed, faults, nr_sleeps: 0, slept_ns: 0 }
     }
 }
 
@@ -45,7 +47,15 @@ impl Clock for VirtualClock {
             let late_ns = (late_us * 1e3) as u64;
             wake = wake + late_ns;
         }
-        self.now.set(self.now.get().max(wake));
+        let (before, woken) = (self.now.get(), self.now.get().max(wake));
+        self.slept_ns += woken.since(before);
+        self.now.set(woken + self.faults.busy_ns);
         false
+    }
+
+    /// Known only where the monitor itself takes time. Else it would seem to cost no more than its
+    /// questions.
+    fn cpu_ns(&mut self) -> Option<u64> {
+        (self.faults.busy_ns > 0).then(|| self.now.get().0.saturating_sub(self.slept_ns))
     }
 }

@@ -24,11 +24,15 @@ pub struct Faults {
     pub clear: f64,
     /// How long it takes to make one unit of 2 MiB old, in ns, in addition to the world's costs.
     pub slow_ns: u64,
+    /// CPU time that the monitor takes for itself whenever it has slept, in ns: to decide, to draw
+    /// regions, to write a record. A budget pays for that, too.
+    pub busy_ns: u64,
 }
 
 impl Faults {
     /// Adds a fault, written as `late=0.01:2ms`, `fail=0.01`, `blind=0.1`, `notnow=0.2`,
-    /// `vanish=0.05` (per second), `clear=0.001` (per page and second) or `slow=150us` (per unit).
+    /// `vanish=0.05` (per second), `clear=0.001` (per page and second), `slow=150us` (per unit) or
+    /// `busy=350us` (per sleep).
     ///
     /// # Errors
     ///
@@ -47,11 +51,8 @@ impl Faults {
             "notnow" => self.not_now = share(value)?,
             "vanish" => self.vanish = number(value)?,
             "clear" => self.clear = number(value)?,
-            "slow" => {
-                let us = units::interval_us_with_unit(value)
-                    .map_err(|_why| format!("{value}: not a time, as 150us"))?;
-                self.slow_ns = us.saturating_mul(1000);
-            }
+            "slow" => self.slow_ns = time_ns(value)?,
+            "busy" => self.busy_ns = time_ns(value)?,
             _ => return Err(expected()),
         }
         Ok(())
@@ -71,13 +72,19 @@ impl FromStr for Faults {
 
 fn expected() -> String {
     "expected late=CHANCE:TIME, fail=CHANCE, blind=SHARE, notnow=CHANCE, vanish=PER_SECOND, \
-     clear=PER_SECOND or slow=TIME"
+     clear=PER_SECOND, slow=TIME or busy=TIME"
         .into()
 }
 
 fn number(text: &str) -> Result<f64, String> {
     let x = text.parse::<f64>().ok().filter(|x| x.is_finite() && *x >= 0.0);
     x.ok_or_else(|| format!("{text}: not a number from 0 on"))
+}
+
+fn time_ns(text: &str) -> Result<u64, String> {
+    let us = units::interval_us_with_unit(text)
+        .map_err(|_why| format!("{text}: not a time, as 150us"))?;
+    Ok(us.saturating_mul(1000))
 }
 
 fn share(text: &str) -> Result<f64, String> {

@@ -396,9 +396,17 @@ fn faults_are_read() {
     for text in good {
         text.parse::<Faults>().unwrap();
     }
-    for text in
-        ["", "late=0.1", "late=0.1:2", "fail=1.1", "blind=x", "notnow=-1", "slow=9", "busy", "rain=1"]
-    {
+    for text in [
+        "",
+        "late=0.1",
+        "late=0.1:2",
+        "fail=1.1",
+        "blind=x",
+        "notnow=-1",
+        "slow=9",
+        "busy",
+        "rain=1",
+    ] {
         assert!(text.parse::<Faults>().is_err(), "{text}");
     }
 }

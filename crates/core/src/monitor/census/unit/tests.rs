@@ -729,3 +729,41 @@ fn what_was_seen_out_of_turn_counts_once_it_is_known_to_last() {
         assert_eq!(counted, expected.map(Some));
     }
 }
+
+#[test]
+fn what_is_used_at_random_has_no_news_in_later_looks() {
+    let first = |pages: u64| PageBits::of(0, crate::AddrRange::new(0, pages * 4096));
+    // Pages touched by 5, 100 and 1000 ms after the arming, and at a look so many ms after it.
+    for (name, sample, window, second, (at, pages), is_usual) in [
+        ("at random", 13, 200, None, (300, 320), true),
+        ("at random, for a second", 13, 200, Some(490), (1300, 512), true),
+        ("idle until then", 0, 0, None, (300, 120), false),
+        ("idle in the second before", 0, 40, Some(40), (1300, 160), false),
+        ("hot beside idle memory", 256, 256, None, (300, 376), false),
+    ] {
+        let mut unit = unit();
+        arm_in_turn(&mut unit, PageBits::default(), PageBits::default(), 1000);
+        look(&mut unit, first(sample), 1005);
+        look(&mut unit, first(window), 1100);
+        if let Some(second) = second {
+            look(&mut unit, first(second), 2000);
+        }
+        let last = second.unwrap_or(window);
+        let news = look(&mut unit, first(pages), 1000 + at);
+        assert_eq!((news.woken, news.is_usual), (pages - last, is_usual), "{name}");
+    }
+    // A window of 5 s ends after the second.
+    let spans = [5, 5000, 1000, 10_000, 60_000].map(|ms| ms * MS);
+    let mut unit = unit();
+    arm_in_turn(&mut unit, PageBits::default(), PageBits::default(), 1000);
+    for (at, pages) in [(1005, 13), (2000, 300), (6000, 500), (6500, 512)] {
+        let check = UnitCheck {
+            answered: true,
+            present: PageBits::ALL,
+            young: first(pages),
+            ..UnitCheck::new(TargetId(1), UNIT, PageBits::ALL)
+        };
+        let news = unit.was_looked_at(&check, Time(at * MS), &spans, false);
+        assert!(!news.is_usual);
+    }
+}

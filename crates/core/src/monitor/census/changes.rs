@@ -158,10 +158,6 @@ impl Changes {
         let is_passing = map.is_passing();
         let (id, unit) = (map.id, &mut map.units[at]);
         let place = (id, unit.start);
-        if news.begun {
-            map.change.begin(map.units[at].looked);
-        }
-        let unit = &mut map.units[at];
         if news.again && !unit.urgent {
             unit.urgent = true;
             self.urgent.push_back(place);
@@ -218,12 +214,10 @@ impl Changes {
                 continue;
             }
             let is_answer = nr == at && news.judged;
-            let is_usual = news.is_usual && !news.calmed;
             // What wakes up where as much is touched all the time was only missed by the first
             // look.
             let is_fresh = changed_at.since(unit.since) < REST_NS && unit.is_sure();
-            let is_known = is_answer || is_fresh || is_usual;
-            if !unit.urgent && !is_known && !unit.young.is_empty() {
+            if !unit.urgent && !is_answer && !is_fresh && !unit.young.is_empty() {
                 unit.urgent = true;
                 self.urgent.push_back((id, unit.start));
             }
@@ -236,24 +230,20 @@ impl Changes {
         &mut self,
         maps: &mut [Map],
         units: &mut Vec<UnitCheck>,
-        (budget, is_starved): (&mut Budget, bool),
+        budget: &mut Budget,
         now: Time,
     ) {
         // Memory that was never seen has half of the places.
         let is_first_pass = maps.iter().any(|map| map.has_unknown(now));
         let most = if is_first_pass { MOST_ARMED / 2 } else { MOST_ARMED };
-        // Where turns have to starve, half of what they are granted is for what has changed.
-        let mut granted = if is_starved { MOST_ARMED / 2 } else { 0 };
         for _ in 0..self.urgent.len().min(MOST_TRIED) {
             let is_allowed = budget.allows_overdraft();
-            if units.len() >= most || !is_allowed && self.calmed_left == 0 && granted == 0 {
+            if units.len() >= most || !is_allowed && self.calmed_left == 0 {
                 return;
             }
             let Some(place) = self.urgent.pop_front() else { return };
             let Some((unit, is_spared)) = find(maps, place, now) else { continue };
-            let is_quiet = !unit.may_have_ended();
-            let is_granted = !is_allowed && granted > 0 && !unit.is_calmed();
-            if !is_allowed && !unit.is_calmed() && !is_granted {
+            if !is_allowed && !unit.is_calmed() {
                 self.urgent.push_back(place);
                 continue;
             }
@@ -268,33 +258,16 @@ impl Changes {
                 // A unit that is first armed out of turn is no part of an even sample.
                 unit.in_turn &= unit.armed;
                 unit.is_turn = false;
-                unit.was_granted = is_granted;
-                if is_granted {
-                    budget.grant();
-                    granted -= 1;
-                } else {
-                    self.calmed_left = self.calmed_left.saturating_sub(usize::from(!is_allowed));
-                }
+                self.calmed_left -= usize::from(!is_allowed);
                 let hot = if unit.is_calmed() { PageBits::default() } else { unit.plane(0) };
                 budget.reserve(unit.leaves(hot));
                 units.push(UnitCheck::new(place.0, place.1, *unit.pages));
-                if is_granted
-                    && is_quiet
-                    && let Some(map) = maps.iter_mut().find(|m| m.id == place.0)
-                {
-                    map.change.to_retest += 1;
-                }
             }
         }
         // Those that wait are gone through once per window, not before every sample.
         if !budget.allows_overdraft() {
             self.calmed_left = 0;
         }
-    }
-
-    /// The units of a target that wait to be armed out of turn.
-    pub(super) fn waiting(&self, id: TargetId) -> impl Iterator<Item = u64> {
-        self.urgent.iter().filter(move |(target, _)| *target == id).map(|(_, start)| *start)
     }
 
     /// Single pages of units that have woken up.
@@ -501,7 +474,7 @@ mod tests {
             changes.begin_window();
             let mut units = Vec::new();
             for _ in 0..2 {
-                changes.choose_urgent(&mut maps, &mut units, (&mut budget, false), now);
+                changes.choose_urgent(&mut maps, &mut units, &mut budget, now);
             }
             chosen.push(units.iter().map(|unit| unit.start / UNIT).collect::<Vec<_>>());
         }

@@ -326,7 +326,7 @@ impl Pages {
     /// Whether it is to be taken in the place of what turns have counted: it is surer, or chance
     /// does not explain both.
     fn is_better(self, counted: Self) -> bool {
-        self.sigma < counted.sigma || !self.is_within(counted, SURE)
+        self.sigma < counted.sigma || !self.is_within(counted, CHANCE)
     }
 }
 

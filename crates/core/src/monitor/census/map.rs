@@ -1,7 +1,6 @@
 //! The units of a target, sorted, and the orders in which they take their turns.
 
 mod anew;
-mod change;
 mod found;
 mod places;
 mod spared;
@@ -10,7 +9,6 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use self::anew::FewWoken;
-use self::change::Change;
 use self::found::Found;
 use self::places::Places;
 pub(super) use self::spared::Spared;
@@ -108,8 +106,6 @@ pub(super) struct Map {
     pub(super) woken: Woken,
     /// What is known of units of which few pages have woken up.
     pub(super) few_woken: FewWoken,
-    /// What has begun to be used at random of late.
-    pub(super) change: Change,
     /// The longest time between two turns of a unit, in ns.
     longest_rest_ns: u64,
     /// Where in the order the next unit to arm is.

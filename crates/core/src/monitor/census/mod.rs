@@ -169,14 +169,8 @@ impl Sampler for Census {
         self.fit(scene);
         self.budget.earn(scene.attrs.budget_bp, scene.now);
         self.budget.ask(scene.now);
-        let is_starved = self.budget.is_starved(scene.now);
-        self.changes.choose_urgent(
-            &mut self.maps,
-            scene.units,
-            (&mut self.budget, is_starved),
-            scene.now,
-        );
-        self.choose_in_turn(scene, is_starved);
+        self.changes.choose_urgent(&mut self.maps, scene.units, &mut self.budget, scene.now);
+        self.choose_in_turn(scene);
         if core::mem::take(&mut self.window_begins) {
             self.changes.begin_window();
             self.choose_sentinels(scene);
@@ -485,11 +479,7 @@ impl Sampler for Census {
     fn pages(&mut self, target: &Target, info: &mut TargetInfo) {
         let Some(map) = self.maps.iter_mut().find(|m| m.id == target.id) else { return };
         let (lines, nr) = (map.lines(&self.spans), map.units.len());
-        let mut touched = map.sums.touched(nr, map.watched, &self.others, &lines);
-        if !lines.is_passing {
-            map.may_be_touched(self.changes.waiting(target.id)).widen(&mut touched);
-        }
-        info.touched = Some(touched);
+        info.touched = Some(map.sums.touched(nr, map.watched, &self.others, &lines));
         let ((counted, size), is_passing) = (map.sums.counted(nr, &lines), lines.is_passing);
         map.cross.doubt(counted, size, is_passing);
         map.hidden = map.sums.hidden(&self.others);
@@ -550,10 +540,10 @@ impl Census {
     }
 
     /// Units in turn: those that were never armed, and those that have waited long enough.
-    fn choose_in_turn(&mut self, scene: &mut Scene<'_>, is_starved: bool) {
+    fn choose_in_turn(&mut self, scene: &mut Scene<'_>) {
         let (attrs, now) = (scene.attrs, scene.now);
         let units = &mut *scene.units;
-        let turns = Turns::new(&self.maps, is_starved, attrs, now, self.window_begins);
+        let turns = Turns::new(&self.maps, &self.budget, attrs, now, self.window_begins);
         let nr_before = units.len();
         self.budget.set_first_pass(turns.is_first_pass());
         self.budget.set_calm(self.maps.iter().all(|map| map.is_calm(now)));

@@ -181,9 +181,6 @@ impl FirstLook {
     }
 }
 
-/// The spans up to a second, over which what is touched has settled soon after a change.
-pub(super) const SETTLED: usize = 3;
-
 /// The grain of the times between looks, in ns.
 pub(super) const EXPOSED_NS: u64 = 10_000_000;
 
@@ -278,8 +275,6 @@ pub(super) struct Planes {
     is_late: bool,
     /// The first look of the last turn.
     first: FirstLook,
-    /// Whether pages were touched within one sample in the turn before the last one.
-    was_in_use: bool,
 }
 
 impl Planes {
@@ -344,9 +339,6 @@ impl Planes {
                 return;
             }
             self.expected &= !bit;
-            if nr + 1 == SETTLED && self.has_changed(count) {
-                self.uncount_from(SETTLED);
-            }
             let is_alike = self.counted & bit != 0 && from_zero == self.is_late(nr);
             if is_alike || apart > 0 {
                 let last = if is_alike { self.counts[nr] } else { count };
@@ -461,28 +453,8 @@ impl Planes {
         (self.counted, self.twice, self.expected) = (0, 0, 0);
     }
 
-    /// Whether the unit is not used any more as it was, or only now, if so many pages were touched
-    /// within a second of its turn. What is gone over is touched within a second now and then, and
-    /// hardly ever within a sample.
-    fn has_changed(&self, pages: u16) -> bool {
-        let before =
-            if self.counted >> (SETTLED - 1) & 1 == 1 { self.counts[SETTLED - 1] } else { 0 };
-        let has_ended = self.was_in_use && pages < before / 2;
-        let has_begun = self.counts[0] > 0 && pages > self.counts[SETTLED];
-        has_ended || has_begun
-    }
-
-    /// What was counted for the spans from this one on is past. It would take them as long to end
-    /// again. What they add to shorter ones, other units tell until then.
-    pub(super) const fn uncount_from(&mut self, first: usize) {
-        let shorter = !(u8::MAX << first);
-        (self.counted, self.twice) = (self.counted & shorter, self.twice & shorter);
-        self.expected &= shorter;
-    }
-
     /// A turn begins, of which no look has come.
     pub(super) const fn begin_turn(&mut self) {
-        self.was_in_use = self.counted & 1 == 1 && self.counts[0] > 0;
         (self.in_turn, self.first) = (0, FirstLook { at: 0, seen: 0 });
     }
 
@@ -607,37 +579,6 @@ mod tests {
         assert_eq!(turn(&[(20, 400), (100, 500)]), [Some(96), Some(500)]);
         // A late one tells of it where most pages were not touched by then: 1 - 0.6^(1 / 4).
         assert_eq!(turn(&[(20, 200), (100, 500)]), [Some(59), Some(500)]);
-    }
-
-    #[test]
-    fn what_was_counted_for_ten_seconds_before_a_change_is_past() {
-        let first = |pages: u64| PageBits::of(0, crate::addr::AddrRange::new(0, pages * 4096));
-        for (name, turn, next, is_past) in [
-            ("used, and not any more", [13, 200, 510, 512], [0, 0, 3], true),
-            ("used less, by chance", [13, 200, 510, 512], [9, 170, 480], false),
-            ("not used, and now it is", [0, 0, 1, 10], [13, 200, 510], true),
-            ("gone over in the second of one turn", [0, 0, 512, 512], [0, 0, 0], false),
-            ("gone over in the second of the next", [0, 0, 0, 0], [0, 0, 512], false),
-        ] {
-            let mut planes = Planes::default();
-            for looks in [&turn[..], &next[..]] {
-                planes.begin_turn();
-                let (mut clock, mut looked, mut before) = (Clock::begin(Time(0), SPANS), 0, 0);
-                for (span, pages) in SPANS_NS.into_iter().zip(looks) {
-                    let seen = Seen {
-                        now: Time(span),
-                        pages: first(*pages),
-                        looked: Time(looked),
-                        before: first(before),
-                    };
-                    planes.count(&mut clock, &seen, &SPANS_NS, true);
-                    (looked, before) = (span, *pages);
-                }
-            }
-            let expected = Some(turn[3]).filter(|_| !is_past);
-            assert_eq!(planes.counted(3), expected, "{name}");
-            assert_eq!(planes.counted(2), Some(next[2]), "{name}");
-        }
     }
 
     const MS: u64 = 1_000_000;

@@ -49,7 +49,7 @@ pub(super) struct Turns {
 impl Turns {
     pub(super) fn new(
         maps: &[Map],
-        is_starved: bool,
+        budget: &Budget,
         attrs: &Attrs,
         now: Time,
         window_begins: bool,
@@ -58,7 +58,7 @@ impl Turns {
             now,
             spans: super::spans(attrs),
             most: most_armed(attrs),
-            is_starved,
+            is_starved: budget.is_starved(now),
             is_first_pass: maps.iter().any(|map| map.has_unknown(now)),
             window_begins,
         }
@@ -119,25 +119,6 @@ impl Turns {
         let share = if self.window_begins { map.units.len() / 8 } else { 0 };
         // The set holds the target's mmap lock for all that is armed of it at once.
         let mut nr_here = units.iter().filter(|check| check.target == map.id).count();
-        let retested = Time(now.0.saturating_sub(self.spans[2] * 2));
-        while nr_here < CHUNK
-            && self.has_room(units.len(), budget)
-            && let Some(at) = map.next_to_retest(retested)
-        {
-            let is_spared = map.spared.unit(map.units[at].start, now);
-            let unit = &mut map.units[at];
-            let is_asked = |c: &UnitCheck| (c.target, c.start) == (map.id, unit.start);
-            if is_spared || units.iter().any(is_asked) {
-                continue;
-            }
-            (unit.is_turn, unit.was_granted) = (true, self.is_starved);
-            budget.reserve(unit.leaves(unit.plane(0)));
-            if self.is_starved {
-                budget.grant();
-            }
-            units.push(UnitCheck::new(map.id, unit.start, *unit.pages));
-            nr_here += 1;
-        }
         for _ in 0..share.clamp(MOST_VISITED.0, MOST_VISITED.1).min(map.units.len()) {
             if nr_here >= CHUNK || !self.has_room(units.len(), budget) {
                 return false;
@@ -254,7 +235,7 @@ mod tests {
         budget.begin(bp, Time(0));
         budget.earn(bp, NOW);
         let attrs = Attrs { sample_us, ..Attrs::default() };
-        let turns = Turns::new(maps, budget.is_starved(NOW), &attrs, NOW, true);
+        let turns = Turns::new(maps, &budget, &attrs, NOW, true);
         budget.set_first_pass(turns.is_first_pass());
         let mut units = Vec::new();
         turns.choose(maps, 0, &mut units, &mut budget);
@@ -288,7 +269,7 @@ mod tests {
         budget.begin(100, Time(0));
         budget.set_first_pass(true);
         let choose = |maps: &mut [Map], budget: &mut Budget, now| {
-            let turns = Turns::new(maps, budget.is_starved(now), &Attrs::default(), now, true);
+            let turns = Turns::new(maps, budget, &Attrs::default(), now, true);
             let mut units = Vec::new();
             turns.choose(maps, 0, &mut units, budget);
             units.iter().map(|c| (c.target.0, c.all_memory == AllMemory::Only)).collect::<Vec<_>>()
@@ -320,7 +301,7 @@ mod tests {
         budget.earn(100, NOW);
         let mut asked = |map: &mut Map, now| {
             let maps = core::slice::from_mut(map);
-            let turns = Turns::new(maps, budget.is_starved(NOW), &Attrs::default(), now, true);
+            let turns = Turns::new(maps, &budget, &Attrs::default(), now, true);
             let mut units = Vec::new();
             turns.choose(maps, 0, &mut units, &mut budget);
             let only_together = units.iter().filter(|c| c.all_memory == AllMemory::Only).count();

@@ -19,7 +19,7 @@ mod usual;
 mod waits;
 mod woken;
 
-use self::levels::beyond_chance;
+use self::levels::SETTLED;
 pub(super) use self::outline::Outline;
 use self::rates::Span;
 pub(super) use self::rates::interval;
@@ -28,7 +28,7 @@ use self::sentinel::NO_PAGE;
 use self::usual::Usual;
 pub(super) use self::woken::Woken;
 use super::curve::{ALL, Course};
-use super::planes::{Clock, Planes, SETTLED, Seen};
+use super::planes::{Clock, Planes, Seen};
 use crate::snapshot::{SPANS, TouchedShare, UnitInfo};
 use crate::time::Time;
 use crate::unit::{PageBits, UnitCheck};
@@ -57,14 +57,10 @@ const TOGETHER_NS: u64 = 5_000_000_000;
 /// What a look has found out about a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct News {
-    /// Pages that were touched after a quiet time, and whether they are no more than the unit's use
-    /// since it was made old explains.
+    /// Pages that were touched after a quiet time.
     pub(super) woken: u64,
-    pub(super) is_usual: bool,
     /// Whether much that was touched all the time is not touched any more.
     pub(super) calmed: bool,
-    /// Whether it is used at random and was not in its last turn, as it was measured out of turn.
-    pub(super) begun: bool,
     /// Whether the levels were set anew.
     pub(super) judged: bool,
     /// Whether much was touched at once that was not before. It may pass by.
@@ -368,12 +364,7 @@ impl Unit {
         let since_turn = self.earlier.or(touched).and(*self.present);
         self.turn.expose(newly.minus(*self.earlier).count(), now.since(self.looked));
         let seen = Seen { now, pages: touched, looked: self.looked, before: was_young };
-        let second_was_open = self.extra.is_open(SETTLED - 1);
         news.published |= self.planes.publish(&mut self.extra, &seen, spans);
-        if second_was_open && !self.extra.is_open(SETTLED - 1) && self.is_now_used_at_random() {
-            news.published |= self.expect_measured();
-            news.begun = true;
-        }
         let seen = Seen { pages: since_turn, before: self.earlier.or(was_young), ..seen };
         news.published |= self.planes.count(&mut self.turn, &seen, spans, is_newest);
         if self.in_turn {
@@ -428,26 +419,11 @@ impl Unit {
         let was_quiet = looked * 4 >= spans[1] * 3;
         if was_quiet || elapsed > spans[1] * 2 {
             news.woken = newly.count();
-            let usual = self.usual_newly(now.since(self.looked), spans);
-            news.is_usual = !newly.is_empty() && newly.count() <= usual;
         }
         if was_quiet && !newly.is_empty() {
             let span = if passing || self.false_alarms > 0 { elapsed } else { spans[1] };
             self.wake(newly, now, ratio(span.max(spans[1]), spans[0]));
         }
-    }
-
-    /// How many pages a look may find, `gap_ns` after the last one, if the unit is used as it was
-    /// since it was made old. Ever fewer pages are touched for the first time as time goes on. So
-    /// there are no more of them per second than between the ends of the last two spans, but by
-    /// chance.
-    fn usual_newly(&self, gap_ns: u64, spans: &[u64; SPANS]) -> u64 {
-        let clock = if self.turn.since == self.since { self.turn } else { self.extra };
-        let Some(nr) = (1..SETTLED).rev().find(|nr| !clock.is_open(*nr)) else { return 0 };
-        let between = self.plane(nr).count().saturating_sub(self.plane(nr - 1).count());
-        // A window may be longer than a second. Then nothing is known to be usual.
-        let share = ratio(gap_ns, spans[nr].saturating_sub(spans[nr - 1]));
-        beyond_chance(ratio(between, 1) * share)
     }
 
     /// The unit had no page when it was its turn, or few, and has more now: of them nothing is
@@ -474,16 +450,6 @@ impl Unit {
     /// what can only be made old together with all memory may be far away.
     pub(super) fn has_woken_since_turn(&self, before: Time) -> bool {
         self.woken > 0 && self.armed && !self.together && self.turn.since < before
-    }
-
-    /// When it was its turn last.
-    pub(super) const fn turn_at(&self) -> Time {
-        self.turn.since
-    }
-
-    /// Whether it can have a turn of its own, and had the last one before this time.
-    pub(super) fn turned_before(&self, before: Time) -> bool {
-        self.armed && !self.together && !self.is_stale && self.turn.since < before
     }
 
     /// The target uses its memory in another way since the last turns.

@@ -6,14 +6,11 @@
 //!
 //! Invariant: a level that no first look in time has confirmed is a guess, and told as such.
 
-use super::super::planes::SETTLED;
 use super::rates::{Span, within};
 use super::samples::Samples;
 use super::sentinel::{HOT, cells};
 use super::woken::Lasting;
-use super::{
-    ALARM, CALMED, CELLS, INTERVAL_NS, NO_PAGE, RISEN, TOGETHER_NS, Unit, ratio, share, tick,
-};
+use super::{ALARM, CALMED, CELLS, INTERVAL_NS, NO_PAGE, TOGETHER_NS, Unit, ratio, share, tick};
 use crate::interval::count;
 use crate::time::Time;
 use crate::unit::PageBits;
@@ -26,6 +23,8 @@ pub(super) const NEARLY_ALL: f32 = 0.9;
 pub(super) const FULL: f32 = 255.0;
 /// The mean level of a unit from which on what is touched in it is taken to stay.
 const LASTING: f32 = 0.25;
+/// The spans up to a second, over which what is touched has settled soon after a change.
+pub(super) const SETTLED: usize = 3;
 /// A change of a cell's level that makes it another cell: a tenth of the scale, as where DAMON ages
 /// regions.
 const CHANGE: u8 = 26;
@@ -59,11 +58,6 @@ pub(super) fn level(share: f32) -> u8 {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of pages")]
 fn whole(pages: f32) -> u64 {
     libm::roundf(pages.max(0.0)) as u64
-}
-
-/// How many pages chance finds at most where so many are expected.
-pub(super) fn beyond_chance(pages: f32) -> u64 {
-    whole(pages + CHANCE * libm::sqrtf(pages))
 }
 
 /// A change of a level that is no chance: a tenth of the scale, beyond three standard deviations of
@@ -338,39 +332,6 @@ impl Unit {
     /// samples may be passing by, and only turns say how much of that there is.
     pub(super) fn is_lasting(&self) -> bool {
         self.mean_level() >= LASTING
-    }
-
-    /// Whether a unit that was armed out of turn, a second ago, is used at random, and was used less
-    /// in its last turn: some pages were touched within a sample, and each longer span adds to them.
-    /// What passes by has left the unit by the end of the window.
-    pub(super) fn is_now_used_at_random(&self) -> bool {
-        let [sample, window, second] = [self.at_once(), self.nr_within(1), self.nr_within(2)];
-        let grows = sample > 0 && window > sample * 2 && second > window + window / 8;
-        let before = self.planes.counted(2).filter(|_| self.turn.since != self.since);
-        grows && before.is_some_and(|before| second > before * 2 + RISEN)
-    }
-
-    /// Whether its last turn has shown that it is used at random, so that no sentinel and no look
-    /// shows when that ends.
-    pub(in super::super) fn may_have_ended(&self) -> bool {
-        let counted = |span| self.planes.counted(span).filter(|_| !self.planes.is_expected(span));
-        let of = (counted(1), counted(2));
-        matches!(of, (Some(window), Some(second)) if second > window + window / 8 && second > RISEN)
-    }
-
-    fn nr_within(&self, span: usize) -> u64 {
-        self.plane(span).count()
-    }
-
-    /// What was measured out of turn counts until its turn. Returns whether a plane is not what it
-    /// was.
-    pub(super) fn expect_measured(&mut self) -> bool {
-        self.planes.expect(0, self.at_once());
-        for span in 1..SETTLED {
-            self.planes.expect(span, self.nr_within(span));
-        }
-        self.planes.uncount_from(SETTLED);
-        self.planes.take_new(self.young.and(*self.present))
     }
 
     /// What woke up in a unit that was then armed out of turn is still touched, so it has not

@@ -104,9 +104,13 @@ def test_too_little_memory_is_told_and_what_to_do(sound: Any, capsys: Any) -> No
     said = capsys.readouterr().err
     assert "not enough memory" in said and "--memory 8GB" in said
     assert main([*words, "1G"]) == 0
-    with pytest.raises(SystemExit):
-        main([*words, "much"])
-    assert "no amount of memory" in capsys.readouterr().err
+    for wrong in ("much", "0GB", "8"):
+        with pytest.raises(SystemExit):
+            main([*words, wrong])
+        assert "no amount of memory" in capsys.readouterr().err
+    # It would be ignored there.
+    assert main([*words, "8gb", "--engine", "spark"]) == 2
+    assert "SPARK_MEMORY" in capsys.readouterr().err
 
 
 def test_without_spark_it_says_how_to_get_it(sound: Any) -> None:

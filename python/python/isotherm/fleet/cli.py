@@ -48,7 +48,6 @@ def parser(program: str) -> argparse.ArgumentParser:
     report.add_argument(
         "--memory",
         type=_memory,
-        default="3GB",
         metavar="SIZE",
         help="what duckdb may use (default 3GB); what needs more goes to a file, if it can",
     )
@@ -139,7 +138,7 @@ def main(words: Optional[Sequence[str]] = None, program: str = "isotherm-fleet")
 
 
 def _report(args: argparse.Namespace) -> int:
-    from isotherm.fleet.engine import open_engine
+    from isotherm.fleet.engine import MEMORY, open_engine
     from isotherm.fleet.fleet import Fleet, Options
     from isotherm.fleet.questions import QUESTIONS
     from isotherm.fleet.show import to_html, to_text
@@ -154,7 +153,12 @@ def _report(args: argparse.Namespace) -> int:
         headroom=args.headroom,
     )
     names = args.question or list(NAMES)
-    engine = open_engine(args.engine, args.memory)
+    if args.memory and args.engine != "duckdb":
+        raise InvalidError(
+            f"--memory is of engine duckdb, and this is {args.engine}\n"
+            "  hint:  SPARK_MEMORY=8g, for a local Spark"
+        )
+    engine = open_engine(args.engine, args.memory or MEMORY)
     with Fleet(args.dir, engine, since, now, options) as fleet:
         if args.explain:
             print(explained(fleet, names), end="")
@@ -294,9 +298,10 @@ def _amount(text: str) -> float:
 
 def _memory(text: str) -> str:
     """An amount of memory for DuckDB: ``3GB``, ``512MiB``."""
-    if not re.fullmatch(r"[1-9]\d*(\.\d+)?\s*([KMGT]i?B|[KMGT])", text.strip()):
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]i?)b?", text.strip(), re.IGNORECASE)
+    if not found or not float(found.group(1)):
         raise argparse.ArgumentTypeError(f"{text} is no amount of memory, as 8GB")
-    return text.strip() if text.strip().endswith("B") else text.strip() + "B"
+    return found.group(1) + found.group(2) + "B"
 
 
 def _share(text: str) -> float:

@@ -63,7 +63,11 @@ KEYS = {
 PATHS = re.compile(r"(?:file:)?(/[^\s'\"`]*\.parquet)")
 
 
-def open_engine(name: str, memory: str = "3GB", threads: Optional[int] = None) -> Engine:
+MEMORY = "3GB"
+"""What DuckDB may use unless it is told."""
+
+
+def open_engine(name: str, memory: str = MEMORY, threads: Optional[int] = None) -> Engine:
     """Starts an engine, ``duckdb`` or ``spark``.
 
     :raises isotherm.Error: if it is not installed, or cannot be started.

@@ -59,11 +59,14 @@ class Answer:
 
 def too_large(engine: str, error: BaseException) -> NotSupportedError:
     """What to do if an engine has not enough memory."""
-    more = "--memory 8GB (default 3GB)" if engine == "duckdb" else "SPARK_MEMORY=8g (default 3g)"
+    hints = {
+        "duckdb": "--memory 8GB (default 3GB), or a cluster: --engine spark",
+        "spark": "SPARK_MEMORY=8g (default 3g), or a cluster: SPARK_REMOTE or MASTER",
+    }
     return NotSupportedError(
         f"engine {engine} has not enough memory for this question\n"
         f"  tried: {first_line(error)}\n"
-        f"  hint:  {more}, --since 1d for fewer rows, or a cluster: --engine spark"
+        f"  hint:  --since 1d for fewer rows, or {hints[engine]}"
     )
 
 

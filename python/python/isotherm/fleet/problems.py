@@ -43,4 +43,6 @@ class Problems:
 def first_line(said: object) -> str:
     """The first line of an error or a text; of an error without words its kind."""
     lines = str(said).strip().splitlines()
-    return lines[0] if lines else type(said).__name__ * isinstance(said, BaseException)
+    if lines:
+        return lines[0]
+    return type(said).__name__ if isinstance(said, BaseException) else ""

@@ -10,6 +10,7 @@ from typing import Any, Optional
 from isotherm._errors import NotSupportedError
 from isotherm.fleet.catalog import Catalog
 from isotherm.fleet.engine import INTEGER, imported_ibis, paths, select_list, union
+from isotherm.fleet.problems import first_line
 
 OPTIONS = {
     "spark.sql.legacy.parquet.nanosAsLong": "true",
@@ -66,10 +67,9 @@ class Spark:
             hint = "see the lines of Java above"
             if remote:
                 hint = f"is a Spark Connect server at {remote}? pip install 'pyspark[connect]'"
-            said = (str(error).splitlines() or [type(error).__name__])[0]
             raise NotSupportedError(
                 "engine spark cannot start\n"
-                f"  tried: a Spark session: {said}\n"
+                f"  tried: a Spark session: {first_line(error)}\n"
                 f"  hint:  {hint}, or use --engine duckdb"
             ) from error
         if not remote:

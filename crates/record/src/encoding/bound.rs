@@ -35,6 +35,21 @@ impl Steps {
     }
 }
 
+/// Whether [`encode_lo`] gives this code. Most regions have the same bounds as in the window before,
+/// and to compare is cheaper than to divide and to round.
+#[inline]
+pub(crate) fn is_lo(lo: f32, steps: &[f32; 256], code: u8) -> bool {
+    let at = usize::from(code);
+    steps[at] <= lo && steps.get(at + 1).is_none_or(|next| *next > lo)
+}
+
+/// Whether [`encode_hi`] gives this code.
+#[inline]
+pub(crate) fn is_hi(hi: f32, steps: &[f32; 256], code: u8) -> bool {
+    let at = usize::from(code);
+    steps[at] >= hi && (at == 0 || steps[at - 1] < hi)
+}
+
 /// The largest step that is not above `lo`. NaN means that nothing is known, and gives 0.
 pub(crate) fn encode_lo(lo: f32, max: u32) -> u8 {
     let mut code = to_step((f64::from(lo) * 255.0 / f64::from(max.max(1))).floor());
@@ -105,6 +120,19 @@ mod tests {
             let (lo, hi) = (encode_lo(x, max), encode_hi(y, max));
             prop_assert!(decode(lo, max) <= x);
             prop_assert!(decode(hi, max) >= y);
+            let (mut steps, mut is_right) = (Steps::default(), 0);
+            let steps = steps.of(max);
+            for code in 0..=u8::MAX {
+                if is_lo(x, steps, code) {
+                    prop_assert!(code == lo);
+                    is_right += 1;
+                }
+                if is_hi(y, steps, code) {
+                    prop_assert!(code == hi);
+                    is_right += 1;
+                }
+            }
+            prop_assert_eq!(is_right, 2, "of 2");
             if max > 0 {
                 prop_assert_eq!(decode(encode_lo(decode(lo, max), max), max), decode(lo, max));
                 prop_assert_eq!(decode(encode_hi(decode(hi, max), max), max), decode(hi, max));

@@ -43,7 +43,7 @@ const PAGE_SHIFT: u32 = 12;
 /// In how many old regions the end of a new one is searched.
 const END_CHOICES: usize = 15;
 /// The shape of a region that starts where expected and ends where the first old region does.
-const SAME: u64 = 1 << 1;
+const SAME: u8 = 1 << 1;
 
 /// The part of a region that the next snapshot is written against.
 #[derive(Debug, Clone, Copy, Default)]
@@ -146,6 +146,23 @@ impl<'a> Expect<'a> {
         Some((start, row))
     }
 
+    /// The row of a region that is an old one as a whole, one window older, as most regions are.
+    /// `None`: it is not, or to find out takes longer than to write it.
+    #[inline]
+    fn unchanged(&mut self, r: &RegionInfo, steps: &[f32; 256]) -> Option<Row> {
+        let start = self.start();
+        let old = self.old.get(self.at)?;
+        let is_same = (start, old.end) == (r.range.start, r.range.end)
+            && r.nr_accesses == old.nr
+            && old.age.checked_add(1) == Some(r.age)
+            && bound::is_lo(r.lo, steps, old.lo)
+            && bound::is_hi(r.hi, steps, old.hi)
+            && shares::of(r.touched, old.shares) == old.shares;
+        let row = is_same.then_some(Row { start, age: r.age, ..*old })?;
+        self.cursor = row.end;
+        Some(row)
+    }
+
     #[inline]
     fn end_of_choice(&self, choice: usize) -> Option<u64> {
         self.old.get(self.at + choice - 1).map(|r| r.end)
@@ -167,6 +184,7 @@ pub(crate) struct Encoder {
     new: Rows,
     clock: u64,
     next_seq: u64,
+    steps: Steps,
 }
 
 impl Encoder {
@@ -193,14 +211,27 @@ impl Encoder {
         self.meta(s, shift);
         self.new.clear();
         self.new.aligned = aligned;
+        let max = s.max_nr_accesses;
+        let steps = self.steps.of(max);
         for (nth, t) in s.targets.iter().enumerate() {
             let rows = self.new.push(t.id);
             let mut expect = Expect::new(self.old.get(nth, t.id));
+            let mut nr_unchanged = 0;
             for r in &t.regions {
-                let columns = (&mut self.columns, &mut self.shares);
-                rows.push(encode_region(columns, &mut expect, r, s, shift));
                 self.has_shares |= r.touched.is_some();
+                if let Some(row) = expect.unchanged(r, steps) {
+                    rows.push(row);
+                    nr_unchanged += 1;
+                    continue;
+                }
+                let columns = (&mut self.columns, &mut self.shares);
+                put_unchanged(
+                    (&mut *columns.0, &mut *columns.1),
+                    std::mem::take(&mut nr_unchanged),
+                );
+                rows.push(encode_region(columns, &mut expect, r, max, shift));
             }
+            put_unchanged((&mut self.columns, &mut self.shares), nr_unchanged);
             encode_runs(&mut self.columns[RESOLVED], &t.regions);
         }
         std::mem::swap(&mut self.old, &mut self.new);
@@ -263,11 +294,23 @@ impl Encoder {
     }
 }
 
+/// Writes so many regions that are one window older and else as before.
+fn put_unchanged(
+    (columns, shares): (&mut [Vec<u8>; COLUMNS], &mut [Vec<u8>; shares::COLUMNS]),
+    nr: usize,
+) {
+    for (column, byte) in [(SHAPE, SAME), (NR, 0), (AGE, 0), (LO, 0), (HI, 0)] {
+        let len = columns[column].len() + nr;
+        columns[column].resize(len, byte);
+    }
+    shares.iter_mut().for_each(|column| column.resize(column.len() + nr, 0));
+}
+
 fn encode_region(
     (columns, shares): (&mut [Vec<u8>; COLUMNS], &mut [Vec<u8>; shares::COLUMNS]),
     expect: &mut Expect<'_>,
     r: &RegionInfo,
-    s: &Snapshot,
+    max: u32,
     shift: u32,
 ) -> Row {
     let (start, end) = (r.range.start, r.range.end);
@@ -293,11 +336,11 @@ fn encode_region(
             d => 2 + zigzag(d),
         },
     );
-    let lo = bound::encode_lo(r.lo, s.max_nr_accesses);
-    let hi = bound::encode_hi(r.hi, s.max_nr_accesses);
+    let lo = bound::encode_lo(r.lo, max);
+    let hi = bound::encode_hi(r.hi, max);
     columns[LO].push(lo.wrapping_sub(base.lo));
     columns[HI].push(hi.wrapping_sub(base.hi));
-    let codes = shares::of(r.touched);
+    let codes = shares::of(r.touched, base.shares);
     shares::put_codes(shares, base.shares, codes);
     expect.cursor = end;
     Row { start, end, nr: r.nr_accesses, age: r.age, lo, hi, shares: codes }
@@ -520,7 +563,7 @@ fn decode_place(
     expect: &mut Expect<'_>,
     shift: u32,
 ) -> Option<(u64, u64, Row)> {
-    if shape == SAME
+    if shape == u64::from(SAME)
         && let Some((start, base)) = expect.same()
     {
         return Some((start, base.end, base));

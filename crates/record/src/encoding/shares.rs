@@ -81,10 +81,20 @@ fn rounded(x: f32) -> u8 {
     x.round() as u8
 }
 
-/// The codes of a region.
-pub(super) fn of(touched: Option<TouchedShare>) -> Codes {
+/// [`code`], with a code that is likely: that of the region before. To round takes longer than to
+/// find that it is the same.
+#[inline]
+fn code_near(share: f32, likely: u8) -> u8 {
+    let off = share * STEPS - f32::from(likely.saturating_sub(FIRST_STEP - 1));
+    if likely > FIRST_STEP && off.abs() < 0.5 { likely } else { code(share) }
+}
+
+/// The codes of a region, which are likely those of `base`.
+#[inline]
+pub(super) fn of(touched: Option<TouchedShare>, base: Codes) -> Codes {
     touched.map_or([0; COLUMNS], |TouchedShare { window, second, leaf_shift }| {
-        [window.map_or(0, code), second.map_or(0, code), leaf_shift]
+        let code = |share: Option<f32>, likely| share.map_or(0, |share| code_near(share, likely));
+        [code(window, base[0]), code(second, base[1]), leaf_shift]
     })
 }
 
@@ -134,6 +144,18 @@ mod tests {
         for pair in (1..u8::MAX).map(|code| [share(code), share(code + 1)]) {
             assert!(pair[0] < pair[1], "{pair:?}");
         }
+    }
+
+    #[test]
+    fn whatever_is_likely_the_code_is_the_same() {
+        // Ends of steps, the middle between two, and their neighbours.
+        let ends = (0..=800_u16).map(|quarter| f32::from(quarter) / 4.0 / STEPS);
+        for share in ends.flat_map(|share: f32| [share, share.next_up(), share.next_down()]) {
+            for likely in 0..=u8::MAX {
+                assert_eq!(code_near(share, likely), code(share), "{share} and {likely}");
+            }
+        }
+        assert_eq!([f32::NAN, 7.0].map(|share| code_near(share, 255)), [NOTHING, 255]);
     }
 
     proptest! {

@@ -89,7 +89,7 @@ impl Kdamond {
             }
         }
         self.pid = None;
-        if !self.slots.list.iter().any(|slot| self.is_alive(slot.pid)) {
+        if !self.is_any_alive() {
             // It ended as it should: no target is left. The tracker reports that.
             return;
         }
@@ -110,6 +110,11 @@ impl Kdamond {
             Ok(()) => self.troubles.push(format!("{text}; it was started again")),
             Err(err) => self.failure = Some(format!("{text}, and cannot be started again: {err}")),
         }
+    }
+
+    /// Whether a target has not ended.
+    pub(super) fn is_any_alive(&self) -> bool {
+        self.slots.list.iter().any(|slot| self.is_alive(slot.pid))
     }
 
     pub(super) fn is_alive(&self, pid: i32) -> bool {

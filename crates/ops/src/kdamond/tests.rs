@@ -333,3 +333,21 @@ fn targets_that_end_while_the_kernel_is_told_of_them_are_no_failure() {
         }
     }
 }
+
+#[test]
+fn when_the_last_target_ends_while_schemes_are_pushed_that_is_no_failure() {
+    let stat = Scheme { action: Action::Stat, ..Scheme::default() };
+    let stat = || vec![Pushed::new(stat.clone(), Vec::new())];
+    let child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let (mut set, state) = set(1);
+    set.add_target(TargetId(0), child.id()).unwrap();
+    set.push(stat()).unwrap();
+    state.lock().unwrap().ending = vec![child];
+    let mut more = stat();
+    more.extend(stat());
+    let attrs = Attrs { sample_us: 10_000, ..set.attrs() };
+    set.set_attrs(&attrs).unwrap();
+    assert_eq!((set.pid(), set.failure()), (None, None));
+    set.push(more).unwrap();
+    assert_eq!(set.take_troubles(), Vec::<String>::new());
+}

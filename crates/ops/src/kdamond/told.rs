@@ -5,6 +5,7 @@
 
 use isotherm_core::Attrs;
 use isotherm_core::scheme::{Bounds, Pattern};
+use isotherm_damon::DamonKind;
 use isotherm_damon::model::{self, Config};
 use isotherm_host::error::SetError;
 use isotherm_sys::clock::now;
@@ -87,14 +88,22 @@ impl Kdamond {
         self.pid = None;
     }
 
-    /// Commits what there is to the kdamond that runs.
+    /// Commits what there is to the kdamond that runs. One whose last target has just ended ends by
+    /// itself. That is no failure, and the tracker reports it.
     pub(super) fn commit(&mut self) -> Result<(), SetError> {
         if self.pid.is_none() {
             return Ok(());
         }
         let (config, plan) = (self.config(), self.plan());
         let mut kernel = self.shared.kernel();
-        kernel.commit(&config).map_err(error::of_damon)?;
+        if let Err(err) = kernel.commit(&config) {
+            drop(kernel);
+            if err.kind() != DamonKind::NotRunning || self.is_any_alive() {
+                return Err(error::of_damon(err));
+            }
+            self.pid = None;
+            return Ok(());
+        }
         if !self.is_traced() {
             self.shared.walk(Some(plan));
         }

@@ -5,10 +5,15 @@
 //! share the marks.
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "a failing test says enough")]
 
+#[path = "common/late.rs"]
+mod late;
+
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
+
+use late::is_done;
 
 /// 41 of 1024 pieces are hot.
 const SCATTERED: &str = "m, 256M\n\nsteady\n600000\nm, 1, 64, 1, rw, pieces=256K, share=4, hz=50\n";
@@ -30,7 +35,7 @@ fn can_run() -> bool {
 fn said(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{said}");
+    assert!(is_done(&output), "{said}");
     said + &String::from_utf8(output.stdout).unwrap()
 }
 

@@ -6,6 +6,9 @@
 #![expect(clippy::unwrap_used, reason = "a failing test says enough")]
 #![expect(clippy::print_stderr, reason = "a skipped test says why")]
 
+#[path = "common/late.rs"]
+mod late;
+
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -14,6 +17,8 @@ use std::time::{Duration, Instant};
 
 use isotherm::raw::host::zram::Zram;
 use serde_json::Value;
+
+use late::is_done;
 
 const MIB: u64 = 1 << 20;
 const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds";
@@ -174,7 +179,7 @@ fn text(bytes: &[u8]) -> String {
 
 fn account(out: &Output) -> Value {
     let said = text(&out.stderr);
-    assert!(out.status.success(), "{}: {said}", out.status);
+    assert!(is_done(out), "{}: {said}", out.status);
     serde_json::from_str(text(&out.stdout).lines().last().unwrap()).unwrap()
 }
 
@@ -308,7 +313,7 @@ fn physical_memory_is_recorded_and_sorted_by_the_kernel() {
         .arg(&record)
         .output()
         .unwrap();
-    assert!(out.status.success(), "{}", text(&out.stderr));
+    assert!(is_done(&out), "{}", text(&out.stderr));
     let mut report = isotherm();
     let out = report.args(["report", "memory", "--json", "--by", "owner"]).arg(&record).output();
     let out = out.unwrap();

@@ -7,6 +7,8 @@
 #![expect(clippy::print_stderr, reason = "a test that skips something says why")]
 
 mod common;
+#[path = "common/late.rs"]
+mod late;
 
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -19,6 +21,7 @@ use isotherm::raw::pages::places::Places;
 use serde_json::Value;
 
 use common::{Guard, isotherm};
+use late::is_done;
 
 fn tier(args: &[&str]) -> Output {
     isotherm().arg("tier").args(args).stdin(Stdio::null()).output().unwrap()
@@ -137,6 +140,11 @@ fn the_policy_is_one_that_run_accepts() {
     }
     for args in cases {
         let out = isotherm().args(["tier", "--print-policy"]).args(&args).output().unwrap();
+        if args.contains(&"kernel") && said(&out).contains(" lacks: ") {
+            assert!(!out.status.success() && out.stdout.is_empty(), "{}", said(&out));
+            eprintln!("skipped for the kernel's DAMON: {}", said(&out));
+            continue;
+        }
         assert!(out.status.success(), "{args:?}: {}", said(&out));
         let file = dir.path().join("tier.toml");
         std::fs::write(&file, &out.stdout).unwrap();
@@ -199,7 +207,7 @@ fn hot_memory_comes_to_the_fast_node_and_a_dry_run_moves_nothing() {
 
     let args = ["--json", "-q", "-p", &pid];
     let out = tier(&[&args[..], &["--dry-run", "--duration", "15s"]].concat());
-    assert!(out.status.success(), "{}", said(&out));
+    assert!(is_done(&out), "{}", said(&out));
     let account: Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!(account["stopped"], "duration");
     assert!(account["links"][0]["promoted"].as_u64().unwrap() > 0, "{account:#}");

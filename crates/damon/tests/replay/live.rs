@@ -62,7 +62,12 @@ fn capture(kernel: &str, attrs: kdamond::Attrs, n: usize) -> TraceFile {
         trace.read(&mut items).unwrap();
         items.iter().for_each(|item| windows.push(item));
         while let Some(window) = windows.next() {
-            let window = window.unwrap();
+            // Events of a window that was under way when the trace was opened, or that did not fit
+            // into the buffer of a busy machine. Only windows that follow each other tell a story.
+            let Ok(window) = window else {
+                out.clear();
+                continue;
+            };
             let regions = window.targets.iter().flat_map(|t| &t.regions);
             if window.kdamond == pid && out.len() < n {
                 out.push(regions.map(|r| region(r.range, r.nr_accesses, r.age)).collect());

@@ -9,7 +9,7 @@
 #[path = "common/late.rs"]
 mod late;
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -165,7 +165,17 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 
 /// A file of the kdamond that runs; empty if none does.
 fn of_running(file: &str) -> String {
-    let read = |path: String| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let read = |path: String| {
+        loop {
+            match std::fs::read_to_string(&path) {
+                // Somebody else gives the kdamond a command.
+                Err(e) if e.kind() == ErrorKind::ResourceBusy => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                text => break text.unwrap_or_default().trim().to_owned(),
+            }
+        }
+    };
     let at = (0..nr_kdamonds()).find(|nr| read(format!("{ADMIN}/{nr}/state")) == "on");
     at.map_or_else(String::new, |nr| read(format!("{ADMIN}/{nr}/{file}")))
 }

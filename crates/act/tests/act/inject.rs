@@ -92,17 +92,23 @@ fn advice_is_seen_in_the_mapping() {
     assert_eq!(waiter.status("SigBlk"), "0000000000000000");
 }
 
-/// The mapping that the kernel calls the stack, and the stack pointer of the main thread.
-fn stack_of(pid: u32) -> (AddrRange, u64) {
-    let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap();
-    let maps = read("maps");
+/// The mapping that the kernel calls the stack.
+fn stack_of(pid: u32) -> AddrRange {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
     let line = maps.lines().find(|line| line.ends_with("[stack]")).unwrap();
-    let hex = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap();
     let (start, end) = line.split(' ').next().unwrap().split_once('-').unwrap();
-    // NR ARGS... SP PC
-    let syscall = read("syscall");
-    let sp = syscall.split_whitespace().rev().nth(1).unwrap();
-    (AddrRange::new(hex(start), hex(end)), hex(sp))
+    AddrRange::new(hex(start), hex(end))
+}
+
+/// The stack pointer of the main thread, which sleeps in a system call.
+fn stack_pointer(pid: u32) -> u64 {
+    // NR ARGS... SP PC; of a thread that runs, one word.
+    let syscall = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap();
+    hex(syscall.split_whitespace().rev().nth(1).unwrap())
+}
+
+fn hex(text: &str) -> u64 {
+    u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap()
 }
 
 /// Advice about a part of the stack splits its mapping, and the kernel calls only the upper part a
@@ -111,14 +117,13 @@ fn stack_of(pid: u32) -> (AddrRange, u64) {
 fn a_stack_that_advice_has_split_has_room_for_the_way_back() {
     let Some((mut waiter, process, injector)) = waiter("futex-forever") else { return };
     waiter.until("it sleeps", |w| w.status("State") == "S (sleeping)");
-    let (stack, sp) = stack_of(waiter.pid());
+    let (stack, sp) = (stack_of(waiter.pid()), stack_pointer(waiter.pid()));
     let split = (sp - (8 << 10)) & !0xfff;
     let lower = AddrRange::new(stack.start, split);
     for advice in [HugePageAdvice::NoHuge, HugePageAdvice::Huge, HugePageAdvice::NoHuge] {
         let done = madvise(&process, &injector, advice, &[lower]).unwrap();
         assert_eq!(done.outcome.accepted_bytes, lower.len(), "{advice:?}: {done:?}");
-        let (upper, _) = stack_of(waiter.pid());
-        assert_eq!(upper, AddrRange::new(split, stack.end), "{advice:?}");
+        assert_eq!(stack_of(waiter.pid()), AddrRange::new(split, stack.end), "{advice:?}");
     }
     assert_eq!(waiter.errors(), (0, 0));
     waiter.until("it sleeps again", |w| w.status("State") == "S (sleeping)");

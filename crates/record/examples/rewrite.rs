@@ -7,6 +7,8 @@
 //! Prints CPU time per snapshot and per region, the median and the best of all rounds, and a
 //! checksum of what was written, so that two versions of the writer can be compared. The caches are
 //! warm, which they are not between two windows of a real program.
+#![expect(clippy::print_stdout, reason = "a measurement for people to read")]
+
 use std::error::Error;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Instant;

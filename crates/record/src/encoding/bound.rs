@@ -35,8 +35,8 @@ impl Steps {
     }
 }
 
-/// Whether [`encode_lo`] gives this code. Most regions have the same bounds as in the window before,
-/// and to compare is cheaper than to divide and to round.
+/// Whether [`encode_lo`] gives this code. Most regions have the same bounds as in the window
+/// before, and to compare is cheaper than to divide and to round.
 #[inline]
 pub(crate) fn is_lo(lo: f32, steps: &[f32; 256], code: u8) -> bool {
     let at = usize::from(code);

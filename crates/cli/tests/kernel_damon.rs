@@ -22,6 +22,7 @@ use late::is_done;
 
 const MIB: u64 = 1 << 20;
 const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds";
+const PATIENCE: Duration = Duration::from_secs(120);
 const IN_THE_KERNEL: &str = "schemes run in the kernel's DAMON";
 
 /// All tests share the machine's kdamonds, so one test runs at a time.
@@ -134,6 +135,14 @@ impl Run {
         std::fs::read_to_string(&self.said).unwrap()
     }
 
+    fn until(&self, what: &str, mut done: impl FnMut() -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !done() {
+            assert!(Instant::now() < end, "waited for: {what}; it said:\n{}", self.said());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
     fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
@@ -156,7 +165,7 @@ impl Drop for Run {
 }
 
 fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(120);
+    let end = Instant::now() + PATIENCE;
     while !done() {
         assert!(Instant::now() < end, "waited for: {what}");
         std::thread::sleep(Duration::from_millis(100));
@@ -240,12 +249,12 @@ fn a_hangup_commits_the_policy_to_the_kernel_or_leaves_the_old_one() {
     let policy = workload.policy("cold", "100s");
     let events = workload.path("events");
     let mut run = Run::start(&policy, &events);
-    until("the policy to be in the kernel", || of_running(MIN_AGE) == "200");
+    run.until("the policy to be in the kernel", || of_running(MIN_AGE) == "200");
     assert_eq!(of_running(ACTION), "cold");
     let worker = of_running("pid");
     workload.policy("stat", "2s");
     run.signal("HUP");
-    until("the new policy to be in the kernel", || {
+    run.until("the new policy to be in the kernel", || {
         (of_running(MIN_AGE), of_running(ACTION)) == ("4".into(), "stat".into())
     });
     assert_eq!(of_running("pid"), worker, "the same kdamond goes on");
@@ -253,12 +262,12 @@ fn a_hangup_commits_the_policy_to_the_kernel_or_leaves_the_old_one() {
         let text = std::fs::read_to_string(&events).unwrap_or_default();
         text.lines().filter(|line| line.contains(&format!("\"event\":\"{what}\""))).count()
     };
-    until("the commit to be told", || told("committed") == 1);
+    run.until("the commit to be told", || told("committed") == 1);
     // A file that is no policy, and a policy that the kernel cannot apply.
     for (nr, text) in [(1, "bad ["), (2, &policy_of_ours(&policy))] {
         std::fs::write(&policy, text).unwrap();
         run.signal("HUP");
-        until("the refusal to be told", || told("commit_refused") == nr);
+        run.until("the refusal to be told", || told("commit_refused") == nr);
         assert_eq!((of_running(MIN_AGE), of_running(ACTION)), ("4".into(), "stat".into()));
         assert_eq!(of_running("pid"), worker);
         assert!(run.child.try_wait().unwrap().is_none(), "it goes on");
@@ -283,7 +292,7 @@ fn a_target_that_ends_takes_its_kdamond_with_it_and_that_is_no_error() {
     let before = nr_kdamonds();
     let mut workload = Workload::start();
     let run = Run::start(&workload.policy("cold", "2s"), &workload.path("events"));
-    until("the policy to be in the kernel", || of_running(ACTION) == "cold");
+    run.until("the policy to be in the kernel", || of_running(ACTION) == "cold");
     workload.child.kill().unwrap();
     workload.child.wait().unwrap();
     let (status, account, said) = run.end();
@@ -296,16 +305,18 @@ fn a_kdamond_that_is_turned_off_is_started_again_with_its_schemes() {
     let Some(_turn) = in_lab() else { return };
     let workload = Workload::start();
     let run = Run::start(&workload.policy("cold", "2s"), &workload.path("events"));
-    until("the policy to be in the kernel", || of_running(ACTION) == "cold");
+    run.until("the policy to be in the kernel", || of_running(ACTION) == "cold");
+    // Turned off before that, it could not be started, which is an error.
+    run.until("it to begin", || run.said().contains(IN_THE_KERNEL));
     let worker = of_running("pid");
     let at = (0..nr_kdamonds())
         .map(|nr| format!("{ADMIN}/{nr}/state"))
         .find(|state| std::fs::read_to_string(state).is_ok_and(|s| s.trim() == "on"));
     std::fs::write(at.unwrap(), "off").unwrap();
-    until("another worker with the scheme", || {
+    run.until("another worker with the scheme", || {
         of_running(ACTION) == "cold" && of_running("pid") != worker
     });
-    until("the restart to be told", || run.said().contains("started again"));
+    run.until("the restart to be told", || run.said().contains("started again"));
     run.signal("INT");
     let (status, _, said) = run.end();
     assert_eq!(status, Some(0), "{said}");

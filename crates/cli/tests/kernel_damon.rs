@@ -135,12 +135,8 @@ impl Run {
         std::fs::read_to_string(&self.said).unwrap()
     }
 
-    fn until(&self, what: &str, mut done: impl FnMut() -> bool) {
-        let end = Instant::now() + PATIENCE;
-        while !done() {
-            assert!(Instant::now() < end, "waited for: {what}; it said:\n{}", self.said());
-            std::thread::sleep(Duration::from_millis(100));
-        }
+    fn until(&self, what: &str, done: impl FnMut() -> bool) {
+        wait(what, || self.said(), done);
     }
 
     fn signal(&self, name: &str) {
@@ -164,10 +160,15 @@ impl Drop for Run {
     }
 }
 
-fn until(what: &str, mut done: impl FnMut() -> bool) {
+fn until(what: &str, done: impl FnMut() -> bool) {
+    wait(what, String::new, done);
+}
+
+/// Waits until it is done. If it never is, tells what was said.
+fn wait(what: &str, said: impl Fn() -> String, mut done: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !done() {
-        assert!(Instant::now() < end, "waited for: {what}");
+        assert!(Instant::now() < end, "waited for: {what}\n{}", said());
         std::thread::sleep(Duration::from_millis(100));
     }
 }

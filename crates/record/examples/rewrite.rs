@@ -4,7 +4,7 @@
 //! cargo run --release -p isotherm-record --example rewrite -- FILE [ROUNDS]
 //! ```
 //!
-//! Prints CPU time per snapshot and per region, the median and the best of all rounds, and a
+//! Prints the time per snapshot and per region, the median and the best of all rounds, and a
 //! checksum of what was written, so that two versions of the writer can be compared. The caches are
 //! warm, which they are not between two windows of a real program.
 #![expect(clippy::print_stdout, reason = "a measurement for people to read")]

@@ -89,6 +89,28 @@ proptest! {
         }
     }
 
+    /// Regions that are one window older and else as before are written in another way.
+    #[test]
+    fn what_stays_as_it_is_round_trips(events in prop::collection::vec(event(), 0..12)) {
+        let mut all = Vec::new();
+        for event in events {
+            let Owned::Snapshot(mut s) = event else { continue };
+            for _ in 0..3 {
+                all.push(Owned::Snapshot(s.clone()));
+                let regions = s.targets.iter_mut().flat_map(|t| &mut t.regions);
+                regions.for_each(|r| r.age = r.age.saturating_add(1));
+            }
+        }
+        let (mut got, damage) = read(&write(&all)).unwrap();
+        prop_assert!(damage.is_none(), "{damage}");
+        got.retain(|e| !matches!(e, Owned::Pages(_)));
+        let want = expected(&all);
+        prop_assert_eq!(got.len(), want.len());
+        for (g, w) in got.iter().zip(&want) {
+            prop_assert!(same(g, w), "got {g:?}\nwant {w:?}");
+        }
+    }
+
     #[test]
     fn page_maps_round_trip(events in prop::collection::vec(event(), 0..24)) {
         let (mut want, mut got) = (Said::default(), Said::default());

@@ -132,7 +132,7 @@ mod tests {
                     is_right += 1;
                 }
             }
-            prop_assert_eq!(is_right, 2, "of 2");
+            prop_assert_eq!(is_right, 2, "one code each");
             if max > 0 {
                 prop_assert_eq!(decode(encode_lo(decode(lo, max), max), max), decode(lo, max));
                 prop_assert_eq!(decode(encode_hi(decode(hi, max), max), max), decode(hi, max));

@@ -136,29 +136,32 @@ impl<'a> Expect<'a> {
     /// old one.
     #[inline]
     fn same(&mut self) -> Option<(u64, Row)> {
-        self.seek(self.cursor);
-        let row = *self.old.get(self.at)?;
-        let start = row.start.max(self.cursor);
-        if start >= row.end {
-            return None;
-        }
+        let (start, row) = self.peek()?;
         self.cursor = row.end;
         Some((start, row))
     }
 
+    /// What [`Expect::same`] would give. The cursor stays where it is.
+    #[inline]
+    fn peek(&mut self) -> Option<(u64, Row)> {
+        self.seek(self.cursor);
+        let row = *self.old.get(self.at)?;
+        let start = row.start.max(self.cursor);
+        (start < row.end).then_some((start, row))
+    }
+
     /// The row of a region that is an old one as a whole, one window older, as most regions are.
-    /// `None`: it is not, or to find out takes longer than to write it.
+    /// `None`: it is not.
     #[inline]
     fn unchanged(&mut self, r: &RegionInfo, steps: &[f32; 256]) -> Option<Row> {
-        let start = self.start();
-        let old = self.old.get(self.at)?;
+        let (start, old) = self.peek()?;
         let is_same = (start, old.end) == (r.range.start, r.range.end)
             && r.nr_accesses == old.nr
             && old.age.checked_add(1) == Some(r.age)
             && bound::is_lo(r.lo, steps, old.lo)
             && bound::is_hi(r.hi, steps, old.hi)
             && shares::of(r.touched, old.shares) == old.shares;
-        let row = is_same.then_some(Row { start, age: r.age, ..*old })?;
+        let row = is_same.then_some(Row { start, age: r.age, ..old })?;
         self.cursor = row.end;
         Some(row)
     }
@@ -224,14 +227,12 @@ impl Encoder {
                     nr_unchanged += 1;
                     continue;
                 }
+                let nr = std::mem::take(&mut nr_unchanged);
+                put_unchanged(&mut self.columns, &mut self.shares, nr);
                 let columns = (&mut self.columns, &mut self.shares);
-                put_unchanged(
-                    (&mut *columns.0, &mut *columns.1),
-                    std::mem::take(&mut nr_unchanged),
-                );
                 rows.push(encode_region(columns, &mut expect, r, max, shift));
             }
-            put_unchanged((&mut self.columns, &mut self.shares), nr_unchanged);
+            put_unchanged(&mut self.columns, &mut self.shares, nr_unchanged);
             encode_runs(&mut self.columns[RESOLVED], &t.regions);
         }
         std::mem::swap(&mut self.old, &mut self.new);
@@ -296,9 +297,13 @@ impl Encoder {
 
 /// Writes so many regions that are one window older and else as before.
 fn put_unchanged(
-    (columns, shares): (&mut [Vec<u8>; COLUMNS], &mut [Vec<u8>; shares::COLUMNS]),
+    columns: &mut [Vec<u8>; COLUMNS],
+    shares: &mut [Vec<u8>; shares::COLUMNS],
     nr: usize,
 ) {
+    if nr == 0 {
+        return;
+    }
     for (column, byte) in [(SHAPE, SAME), (NR, 0), (AGE, 0), (LO, 0), (HI, 0)] {
         let len = columns[column].len() + nr;
         columns[column].resize(len, byte);

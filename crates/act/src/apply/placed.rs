@@ -45,6 +45,9 @@ pub struct Placed {
     pub age: u32,
     /// Bytes on each node of the placement.
     pub on: Vec<u64>,
+    /// How many of these bytes schemes went over since the last lookup without finding anything to
+    /// move. They are where they were, and are not asked for again.
+    passed: Vec<u64>,
     /// When the place of its oldest part was looked up. None if the place of some part is unknown.
     looked: Option<Time>,
 }
@@ -94,13 +97,13 @@ impl Placement {
     pub(super) fn answer(&self, ranges: &mut [Eligible]) {
         for asked in ranges {
             let Some(at) = self.nodes.iter().position(|node| *node == asked.nid) else { continue };
-            let (on, _) = self.known_of(self.of(asked.target), asked.range);
-            asked.bytes = on.get(at).copied().unwrap_or(0);
+            let known = self.known_of(self.of(asked.target), asked.range);
+            asked.bytes = known.on[at].saturating_sub(known.passed[at]);
         }
     }
 
-    /// Takes in what a scheme did to the first `covered` bytes of a range: `moved` bytes went from
-    /// one node to another. If nothing was asked for, that memory counts as having nothing to move
+    /// Takes in what a scheme did to `covered`: `moved` bytes went from one node to another. If
+    /// nothing was asked for, that memory stays where it is, and counts as having nothing to move
     /// until it is looked up again.
     pub(super) fn acted(&mut self, target: TargetId, covered: AddrRange, moved: &Moved) {
         let at = |node: Option<u32>| self.nodes.iter().position(|n| Some(*n) == node);
@@ -112,10 +115,15 @@ impl Placement {
             if region.target != target || region.range.start >= covered.end {
                 break;
             }
-            let most = if moved.asked { left } else { region.range.overlap(&covered) };
-            let less = most.min(region.on[from]);
+            if !moved.asked {
+                let more = region.passed[from] + region.range.overlap(&covered);
+                region.passed[from] = more.min(region.on[from]);
+                continue;
+            }
+            let less = left.min(region.on[from]);
             region.on[from] -= less;
-            if let (true, Some(to)) = (moved.asked, to) {
+            region.passed[from] = region.passed[from].min(region.on[from]);
+            if let Some(to) = to {
                 region.on[to] += less;
                 left -= less;
             }
@@ -135,7 +143,7 @@ impl Placement {
         for target in &snapshot.targets {
             let before = self.of(target.id);
             for region in &target.regions {
-                let (on, looked) = self.known_of(before, region.range);
+                let Known { on, passed, looked } = self.known_of(before, region.range);
                 new.push(Placed {
                     target: target.id,
                     range: region.range,
@@ -143,6 +151,7 @@ impl Placement {
                     nr_accesses: region.nr_accesses,
                     age: region.age,
                     on,
+                    passed,
                     looked,
                 });
             }
@@ -152,22 +161,31 @@ impl Placement {
     }
 
     /// What the regions of the last window say of a range: their shares.
-    fn known_of(&self, before: &[Placed], range: AddrRange) -> (Vec<u64>, Option<Time>) {
-        let mut on = vec![0_u64; self.nodes.len()];
-        let (mut covered, mut oldest) = (0, Some(Time(u64::MAX)));
+    fn known_of(&self, before: &[Placed], range: AddrRange) -> Known {
+        let none = || vec![0_u64; self.nodes.len()];
+        let mut known = Known { on: none(), passed: none(), looked: Some(Time(u64::MAX)) };
+        let mut covered = 0;
         let first = before.partition_point(|r| r.range.end <= range.start);
         for old in before[first..].iter().take_while(|r| r.range.start < range.end) {
             let (start, end) = (old.range.start.max(range.start), old.range.end.min(range.end));
             let (part, whole) = (end.saturating_sub(start), old.range.len().max(1));
             covered += part;
-            for (sum, bytes) in on.iter_mut().zip(&old.on) {
-                // Less than the region's size.
-                let share = u128::from(*bytes) * u128::from(part) / u128::from(whole);
-                *sum += u64::try_from(share).unwrap_or(part);
+            // Less than the region's size.
+            let share = |bytes: u64| {
+                let share = u128::from(bytes) * u128::from(part) / u128::from(whole);
+                u64::try_from(share).unwrap_or(part)
+            };
+            for (sums, counts) in [(&mut known.on, &old.on), (&mut known.passed, &old.passed)] {
+                for (sum, bytes) in sums.iter_mut().zip(counts) {
+                    *sum += share(*bytes);
+                }
             }
-            oldest = oldest.min(old.looked);
+            known.looked = known.looked.min(old.looked);
         }
-        (on, if covered == range.len() { oldest } else { None })
+        if covered != range.len() {
+            known.looked = None;
+        }
+        known
     }
 
     /// Looks up as much as the time allows.
@@ -205,6 +223,7 @@ impl Placement {
                 self.left_ns = self.left_ns.max(ADVANCE_NS);
             }
             (region.on, region.looked) = (on, Some(done));
+            region.passed.fill(0);
         }
     }
 
@@ -234,6 +253,13 @@ impl Placement {
         on.clear();
         on.extend(sum.iter().map(|bytes| bytes / SAMPLES * pieces));
     }
+}
+
+/// What is known of a range: as in [`Placed`].
+struct Known {
+    on: Vec<u64>,
+    passed: Vec<u64>,
+    looked: Option<Time>,
 }
 
 /// What a scheme did to a range.
@@ -432,6 +458,13 @@ mod tests {
         assert_eq!(on(&placement), [[3, 1], [2, 2]]);
         let nothing = Moved { from: 1, to: Some(0), bytes: 0, asked: false };
         placement.acted(ID, range(0, 4), &nothing);
-        assert_eq!(on(&placement), [[3, 0], [2, 2]]);
+        assert_eq!(on(&placement), [[3, 1], [2, 2]], "it is where it was");
+        assert_eq!((asked(&placement, 0, 4, 1), asked(&placement, 4, 8, 1)), (0, 2));
+        // That is known of parts and of joined regions, and until the next look.
+        placement.window(&snapshot(&[(0, 2, 9), (2, 8, 0)]));
+        assert_eq!((asked(&placement, 0, 2, 1), asked(&placement, 2, 8, 1)), (0, 2));
+        lookup.pass(10 * SECOND_NS);
+        placement.look(&mut lookup);
+        assert_eq!((asked(&placement, 0, 2, 1), asked(&placement, 2, 8, 1)), (1, 3));
     }
 }

@@ -2,7 +2,8 @@
 //! nodes.
 //!
 //! Pages are moved only where `ISOTHERM_LAB=1` says that the machine is there for tests and has a
-//! fast and a slow node (`lab/run --kernel full --numa2 --mem 3G --flush`).
+//! fast and a slow node. Time goes by instructions there, since the test waits for what a busy host
+//! makes late (`lab/run --kernel full --numa2 --mem 3G --flush --count`).
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stderr, reason = "a test that skips something says why")]
 
@@ -205,8 +206,7 @@ fn hot_memory_comes_to_the_fast_node_and_a_dry_run_moves_nothing() {
     let before = hot_on(&process, &places, hot, 0);
     assert!(before < 50, "{before} % of the hot part is on the fast node from the begin");
 
-    // A guest is emulated: to wake up and to read what is mapped takes an eighth of its CPU.
-    let args = ["--json", "-q", "--budget", "25%", "-p", &pid];
+    let args = ["--json", "-q", "-p", &pid];
     let out = tier(&[&args[..], &["--dry-run", "--duration", "15s"]].concat());
     assert!(is_done(&out), "{}", said(&out));
     let account: Value = serde_json::from_slice(&out.stdout).unwrap();

@@ -72,3 +72,37 @@ fn a_monitor_that_needs_its_budget_for_itself_makes_less_memory_old() {
     assert!(busy.0 * 4 < idle.0 * 3, "{idle:?} {busy:?}");
     assert_eq!((idle.1, busy.1), (256, 256));
 }
+
+/// Memory that is used at random: 5 % of it, then 13 %. Turns are rare, and nothing else shows it.
+/// What the next turns find says what all the others are off by.
+#[test]
+fn that_more_is_used_at_random_is_in_the_bars_before_all_units_had_a_turn() {
+    let phase = |name, share| {
+        format!(
+            "\n{name}\n20000\nm, 1, 64, 1, rw, hz=0.002\nm, 1, 64, 1, rw, pieces=2M, share={share}, hz=5\n"
+        )
+    };
+    let text = format!("m, 1G\n{}{}", phase("small", 5), phase("large", 13));
+    let seed = std::env::var("ISOTHERM_SEED").map_or(1, |s| s.parse().unwrap());
+    println!("ISOTHERM_SEED={seed}");
+    let costs = Costs { check_ns: 50, clear_ns: 20_000 };
+    let faults = "busy=350us,slow=90us".parse().unwrap();
+    let options = Options { seed, costs, faults, ..Options::default() };
+    let attrs = Attrs { method: Method::Census, ..Attrs::default() };
+    let config = Config::parse(&text).unwrap();
+    let mut simulation = Simulation::new(&config, &options, attrs).unwrap();
+    // Within ten seconds: all that is used at random, and a fiftieth of the rest.
+    let truth = f64::from(1 << 30) * (0.13 + 0.87 * (1.0 - (-0.02_f64).exp()));
+    let (mut held, mut all) = (0, 0);
+    while let Some(snapshot) = simulation.next_snapshot() {
+        let Some(long) = snapshot.targets[0].touched.and_then(|touched| touched.spans[3]) else {
+            continue;
+        };
+        // Ten seconds after the change, and two more.
+        if snapshot.end.0 > 32_000_000_000 {
+            let (lo, hi) = (long.lo as f64, long.hi as f64);
+            (held, all) = (held + u32::from(lo <= truth && truth <= hi), all + 1);
+        }
+    }
+    assert!(all >= 60 && held * 100 >= all * 85, "{held} of {all} windows");
+}

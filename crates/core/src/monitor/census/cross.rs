@@ -24,7 +24,7 @@
 
 use alloc::vec::Vec;
 
-use super::curve::Pages;
+use super::curve::{Pages, Turned};
 use super::map::Spared;
 use super::planes::{EARLY, Planes, is_over};
 use super::unit::Unit;
@@ -199,16 +199,16 @@ impl Cross {
     /// Of what mostly passes by (`is_passing`) they tell only of chance.
     pub(super) fn doubt(
         &mut self,
-        counted: [Option<Pages>; SEEN.len()],
+        counted: [Option<Turned>; SEEN.len()],
         size: u64,
         is_passing: bool,
     ) {
-        let is_doubted = |pages: &Pages| pages.sigma * DOUBT > pages.mean;
+        let is_doubted = |turned: &Turned| turned.now.sigma * DOUBT > turned.now.mean;
         self.is_wanted = counted.iter().flatten().any(is_doubted);
         if is_passing {
             return;
         }
-        let now = counted.map(|pages| Some(pages?.times(1.0 / float(size.max(1)))));
+        let now = counted.map(|turned| Some(turned?.level().times(1.0 / float(size.max(1)))));
         self.found.retain(|found| {
             let both = now.iter().zip(&found.counted).filter_map(|(now, then)| now.zip(*then));
             both.into_iter().all(|(now, then)| now.is_within(then, CHANGED))
@@ -353,7 +353,7 @@ impl Cross {
     pub(super) fn end<'a>(
         &mut self,
         unit_at: impl Fn(u64) -> Option<&'a Unit>,
-        counted: [Option<Pages>; SEEN.len()],
+        counted: [Option<Turned>; SEEN.len()],
         size: u64,
         spans: &[u64; SPANS],
         rest: (Time, u64),
@@ -374,7 +374,7 @@ impl Cross {
             let is_known = |sum: &Sum| (all - sum.weight) * float(MOST_UNKNOWN as u64) <= all;
             let corrected = counted[nr].filter(|_| is_known(&apart));
             [
-                corrected.map(|counted| apart.number(counted.mean / all)),
+                corrected.map(|turned| apart.number(turned.sum.mean / all)),
                 is_known(&alone).then(|| alone.number(0.0)),
             ]
         });
@@ -385,7 +385,7 @@ impl Cross {
         if self.found.len() == KEPT.0 {
             self.found.remove(0);
         }
-        let counted = counted.map(|pages| Some(pages?.times(1.0 / all)));
+        let counted = counted.map(|turned| Some(turned?.level().times(1.0 / all)));
         self.found.push(Found { at: now, numbers, counted, each });
         let rest_ns = if self.found.len() < FEW { 0 } else { rest_ns };
         self.next_at = now + rest_ns;
@@ -453,7 +453,7 @@ fn find(members: &mut [Member], start: u64) -> Option<&mut Member> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::curve::{Curve, Lines, SIGMAS};
+    use super::super::curve::{Curve, Lines, NO_LINES, SIGMAS};
     use super::*;
     use crate::unit::UNIT;
 
@@ -524,7 +524,8 @@ mod tests {
             }
             passed += 1;
         }
-        let counted = SEEN.map(|span| Some(Pages { mean: sum(units, span), sigma: 1.0 }));
+        let turned = |mean| Turned::of(Pages { mean, sigma: 1.0 });
+        let counted = SEEN.map(|span| Some(turned(sum(units, span))));
         let unit_at = |start: u64| units.get(usize::try_from(start / UNIT).unwrap());
         cross.end(unit_at, counted, NR * 512, &SPANS_NS, (Time((at + 1000) * MS), 1000 * MS));
     }
@@ -573,7 +574,7 @@ mod tests {
         }
         let seen = cross.told(1, &SPANS_NS, NR * 512).unwrap();
         let curve = Curve::default();
-        let lines = Lines { curve: &curve, spans: &SPANS_NS, is_passing: false, cross: &cross };
+        let lines = Lines { curve: &curve, spans: &SPANS_NS, cross: &cross, ..NO_LINES };
         for (name, times, sigma, is_cross) in [
             ("in doubt", 1.4, 5_000.0, true),
             ("too sure", 1.4, 10.0, true),
@@ -608,7 +609,7 @@ mod tests {
         // Two cross-sections know less than that. This is no doubt of what turns have counted.
         assert!(told.sigma > 0.005 * counted, "{told:?}");
         let (curve, turns) = (Curve::default(), Pages { mean: counted, sigma: 1.0 });
-        let lines = Lines { curve: &curve, spans: &SPANS_NS, is_passing: false, cross: &cross };
+        let lines = Lines { curve: &curve, spans: &SPANS_NS, cross: &cross, ..NO_LINES };
         let told = lines.told(1, NR * 512, turns).unwrap();
         assert!(told.hi - told.lo < 4.0 * SIGMAS, "{told:?}");
     }
@@ -675,7 +676,8 @@ mod tests {
     fn it_is_made_only_where_turns_leave_a_doubt() {
         let mut cross = Cross::default();
         for (sigmas, is_due) in [([0.0, 0.0], false), ([2.0, 0.0], false), ([0.0, 3.0], true)] {
-            cross.doubt(sigmas.map(|sigma| Some(Pages { mean: 100.0, sigma })), 512, false);
+            let turned = |sigma| Some(Turned::of(Pages { mean: 100.0, sigma }));
+            cross.doubt(sigmas.map(turned), 512, false);
             assert_eq!(cross.is_due(Time(0)), is_due, "{sigmas:?}");
         }
         assert_eq!(cross.told(1, &SPANS_NS, 1), None);
@@ -691,8 +693,8 @@ mod tests {
             let mut units = units(&next, &mut rng);
             let mut cross = Cross::default();
             make(&mut cross, &mut units, &mut rng, &next, 20_000);
-            let counted =
-                SEEN.map(|span| Some(Pages { mean: sum(&units, span) * times, sigma: 1.0 }));
+            let turned = |mean| Some(Turned::of(Pages { mean, sigma: 1.0 }));
+            let counted = SEEN.map(|span| turned(sum(&units, span) * times));
             cross.doubt(counted, NR * 512, is_passing);
             let told = cross.told(1, &SPANS_NS, NR * 512);
             assert_eq!(told.is_some(), is_kept, "{is_passing} {times}");

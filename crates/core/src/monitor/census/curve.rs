@@ -19,6 +19,9 @@
 //! Invariants: only turns are counted, one per unit, so all units have the same weight. A line is
 //! taken only if no point between contradicts it. Absent: anything that changes.
 
+mod drift;
+
+pub(super) use self::drift::Drift;
 use super::cross::Cross;
 use super::planes::{FirstLook, Seen, is_over};
 use super::unit::Unit;
@@ -283,6 +286,8 @@ pub(super) struct Lines<'a> {
     pub(super) is_passing: bool,
     /// The cross-sections of the target.
     pub(super) cross: &'a Cross,
+    /// How far the turns are out of date, by span.
+    pub(super) drifts: &'a [Drift; SPANS],
 }
 
 /// What is known of a span beside the sum over turns: a number of pages with its 90 % interval.
@@ -330,13 +335,42 @@ impl Pages {
     }
 }
 
+/// What turns have counted within a span.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Turned {
+    /// Their sum.
+    pub(super) sum: Pages,
+    /// That, with what has changed since.
+    pub(super) now: Pages,
+}
+
+impl Turned {
+    /// Of turns since which nothing has changed.
+    #[cfg(test)]
+    pub(super) const fn of(sum: Pages) -> Self {
+        Self { sum, now: sum }
+    }
+
+    /// The number now, as sure as the turns are. If that is another one, something has changed.
+    pub(super) const fn level(self) -> Pages {
+        Pages { sigma: self.sum.sigma, ..self.now }
+    }
+}
+
 /// Where no turn was counted.
 #[cfg(test)]
 pub(super) const NO_LINES: Lines<'static> = {
     const NONE: Sum =
         Sum { size: 0, pages: 0, doubt: 0, alone: 0, apart: 0, squares: 0, ahead: 0, differ: 0 };
     const NO_CROSS: Cross = Cross::new();
-    Lines { curve: &Curve([NONE; POINTS]), spans: &[1; SPANS], is_passing: false, cross: &NO_CROSS }
+    const NO_DRIFTS: [Drift; SPANS] = [Drift::NONE; SPANS];
+    Lines {
+        curve: &Curve([NONE; POINTS]),
+        spans: &[1; SPANS],
+        is_passing: false,
+        cross: &NO_CROSS,
+        drifts: &NO_DRIFTS,
+    }
 };
 
 impl Lines<'_> {
@@ -562,7 +596,7 @@ mod tests {
 
     fn within(curve: &Curve, span: usize, counted: Pages, is_passing: bool) -> Option<Pages> {
         let cross = Cross::default();
-        let lines = Lines { curve, spans: &SPANS_NS, is_passing, cross: &cross };
+        let lines = Lines { curve, spans: &SPANS_NS, is_passing, cross: &cross, ..NO_LINES };
         lines.within(span, NR * 512, counted)
     }
 
@@ -673,7 +707,7 @@ mod tests {
     fn neighbours_that_are_touched_together_are_one_event() {
         let cross = Cross::default();
         let lines =
-            |curve| Lines { curve, spans: &SPANS_NS, is_passing: false, cross: &cross }.together(1);
+            |curve| Lines { curve, spans: &SPANS_NS, cross: &cross, ..NO_LINES }.together(1);
         let together = curve(swept(1000));
         let alone = curve(|nr, turn, ms| swept(1000)(nr * 8, turn, ms));
         assert!(lines(&together) > 4.0, "{}", lines(&together));

@@ -13,9 +13,9 @@ use self::found::Found;
 use self::places::Places;
 pub(super) use self::spared::Spared;
 use super::cross::Cross;
-use super::curve::{self, Course, Curve, Lines};
+use super::curve::{self, Course, Curve, Drift, Lines};
 use super::touched::Sums;
-use super::unit::{Outline, Unit, Woken};
+use super::unit::{News, Outline, Unit, Woken};
 use crate::addr::{AddrRange, round_down};
 use crate::ops::Reclaimed;
 use crate::region::Region;
@@ -81,6 +81,8 @@ pub(super) struct Map {
     pub(super) sums: Sums,
     /// How soon that was touched.
     pub(super) curve: Curve,
+    /// How far the sums are out of date, by span.
+    drifts: [Drift; SPANS],
     /// What was touched at the same time.
     pub(super) cross: Cross,
     /// The largest share of touched pages that others hide, over all spans.
@@ -236,6 +238,7 @@ impl Map {
         if fresh.saturating_mul(GROWN) > self.watched {
             // What is known of moments is no share of this.
             self.cross = Cross::default();
+            self.drifts = Default::default();
         }
         fresh
     }
@@ -270,13 +273,27 @@ impl Map {
     }
 
     /// The course of the unit at this place is not what it was `before`, at these points.
-    pub(super) fn count(&mut self, at: usize, before: Course, points: u16) {
+    fn count(&mut self, at: usize, before: Course, points: u16) {
         let first = at - at % CHUNK;
         let behind = (first + CHUNK).min(self.units.len());
         let now = core::mem::replace(&mut self.units[at].course, before);
         self.curve.take_out(&self.units[first..behind], points);
         self.units[at].course = now;
         self.curve.add(&self.units[first..behind], points);
+    }
+
+    /// Takes in what the turn of the unit at this place has counted. `before`: its course until
+    /// then.
+    pub(super) fn hear(&mut self, at: usize, before: Course, news: &News) {
+        if news.counted != 0 {
+            self.count(at, before, news.counted);
+        }
+        let (since, all) = (self.units[at].last_turn(), self.units.len());
+        for (drift, differs) in self.drifts.iter_mut().zip(news.recount.differs) {
+            if let Some(pages) = differs {
+                drift.note(since, pages, all);
+            }
+        }
     }
 
     /// The cross-section that goes on is over. The next one begins `rest_ns` later.
@@ -291,7 +308,7 @@ impl Map {
     /// What is known of the spans beside the sums.
     pub(super) fn lines<'a>(&'a self, spans: &'a [u64; SPANS]) -> Lines<'a> {
         let is_passing = self.is_passing();
-        Lines { curve: &self.curve, spans, is_passing, cross: &self.cross }
+        Lines { curve: &self.curve, spans, is_passing, cross: &self.cross, drifts: &self.drifts }
     }
 
     /// A unit was armed since something had woken up, which had passed by then, or not.

@@ -357,9 +357,7 @@ impl Sampler for Census {
                 let touched = unit.leaves(newly.and(present));
                 self.budget.touched(touched, unit.is_new(), unit.was_granted);
             }
-            if news.counted != 0 {
-                map.count(at, course, news.counted);
-            }
+            map.hear(at, course, &news);
             if let Some(ns) = news.look_in {
                 let unit = &map.units[at];
                 let (target, start, since) = (map.id, unit.start, unit.since);

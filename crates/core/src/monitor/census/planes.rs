@@ -275,6 +275,18 @@ pub(super) struct Planes {
     is_late: bool,
     /// The first look of the last turn.
     first: FirstLook,
+    /// What was counted of the shortest span when the last turn began. The number of this turn is
+    /// known at the end of its window.
+    before: Option<u16>,
+}
+
+/// What a look has told of the planes at the clock of the turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Recount {
+    /// Whether a plane is not what it was.
+    pub(super) is_new: bool,
+    /// By how many pages the number of a span differs from what it was.
+    pub(super) differs: [Option<i16>; SPANS],
 }
 
 impl Planes {
@@ -324,9 +336,10 @@ impl Planes {
         seen: &Seen,
         spans: &[u64; SPANS],
         is_newest: bool,
-    ) -> bool {
+    ) -> Recount {
         let mut both = *clock;
         let is_new = is_newest && self.show(&mut both, seen, spans);
+        let mut told = Recount { is_new, ..Recount::default() };
         let (exposed, came) = (clock.exposed, clock.came);
         let since = clock.since;
         if clock.is_open(0) && is_over(seen.now.since(since), spans[0], spans) {
@@ -340,8 +353,9 @@ impl Planes {
             }
             self.expected &= !bit;
             let is_alike = self.counted & bit != 0 && from_zero == self.is_late(nr);
+            let last = if is_alike { self.counts[nr] } else { count };
+            told.differs[nr] = (is_alike && nr > 0).then(|| difference(count, last));
             if is_alike || apart > 0 {
-                let last = if is_alike { self.counts[nr] } else { count };
                 self.twice |= bit;
                 self.apart[nr] = last.abs_diff(count).max(apart / 2);
             }
@@ -352,9 +366,11 @@ impl Planes {
             self.is_late = if nr == 0 { from_zero } else { self.is_late };
             if nr == 1 {
                 self.come_in_time(count, since);
+                let before = self.before.filter(|_| self.is_of_turn(0) && !self.is_late);
+                told.differs[0] = before.map(|before| difference(self.counts[0], before));
             }
         });
-        is_new
+        told
     }
 
     /// These pages were touched since the spans ended: they were not there at the last look, or
@@ -454,8 +470,9 @@ impl Planes {
     }
 
     /// A turn begins, of which no look has come.
-    pub(super) const fn begin_turn(&mut self) {
+    pub(super) fn begin_turn(&mut self) {
         (self.in_turn, self.first) = (0, FirstLook { at: 0, seen: 0 });
+        self.before = (self.counted & 1 != 0 && !self.is_late).then_some(self.counts[0]);
     }
 
     /// What was published for the spans before this one is past, and nothing newer is known.
@@ -509,6 +526,11 @@ impl Planes {
         let apart = self.apart.get(nr).filter(|_| self.twice >> nr & 1 == 1);
         apart.map(|apart| u64::from(*apart))
     }
+}
+
+/// By how many pages a number is larger.
+const fn difference(pages: u16, than: u16) -> i16 {
+    pages.wrapping_sub(than).cast_signed()
 }
 
 fn saturated(n: u128) -> u64 {
@@ -634,12 +656,12 @@ mod tests {
     fn what_is_seen_out_of_turn_is_shown_and_not_counted() {
         let (mut planes, mut turn) = (Planes::default(), Clock::begin(Time(0), SPANS));
         let seen = |ms: u64, pages| Seen::of_test(Time(ms * MS), pages);
-        assert!(planes.count(&mut turn, &seen(5, PageBits::page(1)), &SPANS_NS, true));
+        assert!(planes.count(&mut turn, &seen(5, PageBits::page(1)), &SPANS_NS, true).is_new);
         let mut other = Clock::begin(Time(50 * MS), 3);
         assert!(planes.publish(&mut other, &seen(55, PageBits::ALL), &SPANS_NS));
         assert_eq!((planes.get(0), planes.counted(0)), (Some(PageBits::ALL), Some(1)));
         // The clock of the turn goes on, for the counts only.
-        assert!(!planes.count(&mut turn, &seen(100, PageBits::ALL), &SPANS_NS, false));
+        assert!(!planes.count(&mut turn, &seen(100, PageBits::ALL), &SPANS_NS, false).is_new);
         assert_eq!((planes.get(1), planes.counted(1)), (None, Some(512)));
     }
 

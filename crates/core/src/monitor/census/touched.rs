@@ -1,7 +1,7 @@
 //! How much of a target was touched within each span: sums over its units, with their doubt.
 //!
 //! A unit counts for a span when it was its turn and a look has come at the span's end. The pages
-//! seen then are added up, not extrapolated. Seven things are not known, and make the interval:
+//! seen then are added up, not extrapolated. Eight things are not known, and make the interval:
 //!
 //! * *When in its cycle a unit was measured.* One turn is one sample in time. Where a unit was
 //!   measured twice, half of the squared difference is the variance of one measurement, whatever
@@ -10,6 +10,8 @@
 //!   what passes one of them passes all; [`curve`](super::curve) knows by how much that adds to the
 //!   doubt, and what a short span is from longer ones. [`cross`](super::cross) knows what is
 //!   touched at one time.
+//! * *What has changed since.* Units that are measured again are an even sample of those that wait;
+//!   see [`Drift`](super::curve::Drift).
 //! * *The units that were not measured yet.* Those that were armed in turn are an even sample of
 //!   the target, so their mean and variance stand for the rest. Units that were armed out of turn,
 //!   because something near them changed, are no such sample and do not count for that. A unit
@@ -38,7 +40,7 @@
 //! back afterwards. Looks that come late are told with a doubt, see `planes`.
 
 use super::cross::SEEN;
-use super::curve::{Lines, Pages, SIGMAS};
+use super::curve::{Lines, Pages, SIGMAS, Turned};
 use super::lost::Exposed;
 use super::unit::Unit;
 use crate::addr::PAGE_SIZE;
@@ -49,6 +51,10 @@ use crate::unit::UNIT;
 
 /// One page in so many tells of the others.
 const FEWEST: u64 = 32;
+/// From this span on, what has changed only widens the interval. For ten seconds after a change,
+/// what was touched within ten seconds is what was used before and what is used now. Turns show
+/// that for longer than it lasts.
+const PASSING: usize = 3;
 /// The least doubt on each side, as a share of the number.
 const LEAST_DOUBT: f64 = 0.01;
 
@@ -217,8 +223,22 @@ impl Sum {
         let mean = float(self.pages + in_shorter + in_longer) + rest.pages + grown.pages;
         let of_rest = rest.variance + grown.variance + missed.variance;
         let doubt = float(self.doubt) / 4.0 * lines.together(span) + of_rest;
-        let pages = Pages { mean: mean - missed.pages, sigma: libm::sqrt(doubt) };
-        Some(Counted { pages, doubt, unseen: rest.unseen + grown.unseen })
+        // Two turns of the same unit differ by twice their variance if nothing has changed.
+        let sum = Pages { mean: mean - missed.pages, sigma: libm::sqrt(doubt) };
+        let drifted = lines.drifts[span].told(self.units);
+        let doubt = doubt + (drifted.noise - 2.0 * doubt).max(0.0);
+        let (mut unseen, mut gone) = (rest.unseen + grown.unseen, 0.0);
+        let (more, variance) = if span < PASSING {
+            (drifted.pages, drifted.variance)
+        } else {
+            let most = drifted.pages.abs() + SIGMAS * libm::sqrt(drifted.variance);
+            let end = if drifted.pages < 0.0 { &mut gone } else { &mut unseen };
+            *end += most;
+            (0.0, 0.0)
+        };
+        let doubt = doubt + variance;
+        let now = Pages { mean: (sum.mean + more).max(0.0), sigma: libm::sqrt(doubt) };
+        Some(Counted { turned: Turned { sum, now }, doubt, unseen, gone })
     }
 
     /// The estimate for a target of `all` units and this size, if others clear bits so often.
@@ -231,7 +251,8 @@ impl Sum {
     ) -> Option<TouchedBytes> {
         let (span, lines) = lines;
         let counted = self.counted((all, size), span, lines)?;
-        let Counted { pages: Pages { mean: pages, sigma }, doubt, unseen } = counted;
+        let Counted { turned: Turned { now, .. }, doubt, unseen, gone } = counted;
+        let Pages { mean: pages, sigma } = now;
         // The rest is taken to be like what was measured, in what is lost and what is late as well.
         let scale = float(all.max(1)) / float(self.units);
         let (stuck, either) = (float(self.stuck), float(self.either) * scale);
@@ -240,9 +261,9 @@ impl Sum {
             lost.pages * scale + SIGMAS * (libm::sqrt(doubt + lost.variance * scale) - sigma);
         // After a change the turns tell what was.
         let is_stale = self.expected > 0 && !lines.is_passing;
-        let told = lines.told(span, size.saturating_sub(self.stuck), counted.pages);
+        let told = lines.told(span, size.saturating_sub(self.stuck), now);
         let told = told.filter(|_| !is_stale);
-        let (lo, hi) = told.map_or(counted.pages.interval(), |told| (told.lo, told.hi));
+        let (lo, hi) = told.map_or(now.interval(), |told| (told.lo, told.hi));
         let pages = told.map_or(pages, |told| {
             // Of what comes in bursts, no less is touched than the line says.
             let in_bursts = told.is_line && self.bursts * 2 > self.pages;
@@ -254,7 +275,7 @@ impl Sum {
         let there = |pages: f64| bytes(pages.min(float(size)));
         Some(TouchedBytes {
             bytes: there(pages),
-            lo: there(lo - float(self.came) - either - stuck * self.in_turn.share()),
+            lo: there(lo - float(self.came) - either - gone - stuck * self.in_turn.share()),
             hi: bytes(hi + hidden + float(self.guessed) + either + unseen + stuck),
             measured: self.watched * PAGE_SIZE,
         })
@@ -263,11 +284,12 @@ impl Sum {
 
 /// What the turns have counted of a span.
 struct Counted {
-    pages: Pages,
-    /// The variance of the pages.
+    turned: Turned,
+    /// The variance of what is known now.
     doubt: f64,
-    /// Pages that there may be besides.
+    /// Pages that there may be besides, and that may be there no more.
     unseen: f64,
+    gone: f64,
 }
 
 /// What follows from a sample of units for those that are not known.
@@ -371,11 +393,11 @@ impl Sums {
         &self,
         all: usize,
         lines: &Lines<'_>,
-    ) -> ([Option<Pages>; SEEN.len()], u64) {
+    ) -> ([Option<Turned>; SEEN.len()], u64) {
         let of = |nr: usize| self.spans[nr].counted((all as u64, self.size_of(nr)), nr, lines);
         let first = SEEN[0];
         let size = self.size_of(first).saturating_sub(self.spans[first].stuck);
-        (SEEN.map(|nr| Some(of(nr)?.pages)), size)
+        (SEEN.map(|nr| Some(of(nr)?.turned)), size)
     }
 
     /// The largest share of the touched pages, over all spans, that others probably hide.

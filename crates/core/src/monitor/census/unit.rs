@@ -28,7 +28,7 @@ use self::sentinel::NO_PAGE;
 use self::usual::Usual;
 pub(super) use self::woken::Woken;
 use super::curve::{ALL, Course};
-use super::planes::{Clock, Planes, Seen};
+use super::planes::{Clock, Planes, Recount, Seen};
 use crate::snapshot::{SPANS, TouchedShare, UnitInfo};
 use crate::time::Time;
 use crate::unit::{PageBits, UnitCheck};
@@ -76,9 +76,19 @@ pub(super) struct News {
     pub(super) published: bool,
     /// The points at which its course is not what it was, one bit each.
     pub(super) counted: u16,
+    /// What its turn has counted.
+    pub(super) recount: Recount,
     /// In how many ns it is to be looked at again, if something is waited for: cells, see
     /// `unit/waits.rs`, or its sentinel, see `unit/samples.rs`.
     pub(super) look_in: Option<u64>,
+}
+
+impl News {
+    /// What its turn has counted.
+    const fn take(&mut self, recount: Recount) {
+        self.recount = recount;
+        self.published |= recount.is_new;
+    }
 }
 
 /// A unit.
@@ -366,7 +376,7 @@ impl Unit {
         let seen = Seen { now, pages: touched, looked: self.looked, before: was_young };
         news.published |= self.planes.publish(&mut self.extra, &seen, spans);
         let seen = Seen { pages: since_turn, before: self.earlier.or(was_young), ..seen };
-        news.published |= self.planes.count(&mut self.turn, &seen, spans, is_newest);
+        news.take(self.planes.count(&mut self.turn, &seen, spans, is_newest));
         if self.in_turn {
             let size = self.size() - self.nr_stuck();
             let turn = (self.turn.since, self.planes.first_look());
@@ -597,6 +607,11 @@ impl Unit {
     /// How many accessed bits these pages have.
     pub(super) fn leaves(&self, pages: PageBits) -> u64 {
         if self.is_huge() { u64::from(!pages.is_empty()) } else { pages.count() }
+    }
+
+    /// When it was its turn last.
+    pub(super) const fn last_turn(&self) -> Time {
+        self.turn.since
     }
 
     /// Whether looks that were planned when it was armed at `since` are still to be made.

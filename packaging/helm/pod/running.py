@@ -59,6 +59,12 @@ def doing(pid):
     return "".join(lines)
 
 
+def children(pid):
+    """The processes that it has started, or taken over, and that nobody has waited for."""
+    found = [file.read_text().split() for file in Path(f"/proc/{pid}/task").glob("*/children")]
+    return [int(child) for of_task in found for child in of_task]
+
+
 class Running:
     """A container from its start to its end; for `with`."""
 
@@ -91,8 +97,11 @@ class Running:
         try:
             self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
-            where = doing(pid) + doing(self.process.pid)
-            subprocess.run([*self.crun, "kill", self.name, "KILL"], capture_output=True)
+            # crun waits for what the container's process has left behind as well.
+            left = children(self.process.pid)
+            where = "".join(map(doing, [self.process.pid, *left]))
+            for child in left:
+                os.kill(child, signal.SIGKILL)
             raise AssertionError(f"SIGTERM did not end it within {PATIENCE} s\n{where}{self.said()}")
         finally:
             # What even SIGKILL does not end is left behind.

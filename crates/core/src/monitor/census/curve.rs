@@ -21,7 +21,7 @@
 
 mod drift;
 
-pub(super) use self::drift::Drift;
+pub(super) use self::drift::{Drift, Drifted};
 use super::cross::Cross;
 use super::planes::{FirstLook, Seen, is_over};
 use super::unit::Unit;
@@ -346,7 +346,6 @@ pub(super) struct Turned {
 
 impl Turned {
     /// Of turns since which nothing has changed.
-    #[cfg(test)]
     pub(super) const fn of(sum: Pages) -> Self {
         Self { sum, now: sum }
     }

@@ -40,7 +40,7 @@
 //! back afterwards. Looks that come late are told with a doubt, see `planes`.
 
 use super::cross::SEEN;
-use super::curve::{Lines, Pages, SIGMAS, Turned};
+use super::curve::{Drifted, Lines, Pages, SIGMAS, Turned};
 use super::lost::Exposed;
 use super::unit::Unit;
 use crate::addr::PAGE_SIZE;
@@ -54,7 +54,7 @@ const FEWEST: u64 = 32;
 /// From this span on, what has changed only widens the interval. For ten seconds after a change,
 /// what was touched within ten seconds is what was used before and what is used now. Turns show
 /// that for longer than it lasts.
-const PASSING: usize = 3;
+const TRAILING: usize = 3;
 /// The least doubt on each side, as a share of the number.
 const LEAST_DOUBT: f64 = 0.01;
 
@@ -223,22 +223,10 @@ impl Sum {
         let mean = float(self.pages + in_shorter + in_longer) + rest.pages + grown.pages;
         let of_rest = rest.variance + grown.variance + missed.variance;
         let doubt = float(self.doubt) / 4.0 * lines.together(span) + of_rest;
-        // Two turns of the same unit differ by twice their variance if nothing has changed.
         let sum = Pages { mean: mean - missed.pages, sigma: libm::sqrt(doubt) };
-        let drifted = lines.drifts[span].told(self.units);
-        let doubt = doubt + (drifted.noise - 2.0 * doubt).max(0.0);
-        let (mut unseen, mut gone) = (rest.unseen + grown.unseen, 0.0);
-        let (more, variance) = if span < PASSING {
-            (drifted.pages, drifted.variance)
-        } else {
-            let most = drifted.pages.abs() + SIGMAS * libm::sqrt(drifted.variance);
-            let end = if drifted.pages < 0.0 { &mut gone } else { &mut unseen };
-            *end += most;
-            (0.0, 0.0)
-        };
-        let doubt = doubt + variance;
-        let now = Pages { mean: (sum.mean + more).max(0.0), sigma: libm::sqrt(doubt) };
-        Some(Counted { turned: Turned { sum, now }, doubt, unseen, gone })
+        let unseen = rest.unseen + grown.unseen;
+        let counted = Counted { turned: Turned::of(sum), doubt, unseen, gone: 0.0 };
+        Some(counted.drifted(span, &lines.drifts[span].told(self.units)))
     }
 
     /// The estimate for a target of `all` units and this size, if others clear bits so often.
@@ -290,6 +278,25 @@ struct Counted {
     /// Pages that there may be besides, and that may be there no more.
     unseen: f64,
     gone: f64,
+}
+
+impl Counted {
+    /// With what has changed since the turns.
+    fn drifted(mut self, span: usize, by: &Drifted) -> Self {
+        // Two turns of the same unit differ by twice their variance if nothing has changed.
+        self.doubt += (by.noise - 2.0 * self.doubt).max(0.0);
+        let now = &mut self.turned.now;
+        let mut moved = 0.0;
+        if span < TRAILING {
+            self.doubt += by.variance;
+            moved = by.pages;
+        }
+        now.mean = (now.mean + moved).max(0.0);
+        self.unseen += (by.most - moved).max(0.0);
+        self.gone += (moved - by.most).max(0.0);
+        now.sigma = libm::sqrt(self.doubt);
+        self
+    }
 }
 
 /// What follows from a sample of units for those that are not known.

@@ -84,7 +84,7 @@ pub(super) struct News {
 }
 
 impl News {
-    /// What its turn has counted.
+    /// Takes in what its turn has counted.
     const fn take(&mut self, recount: Recount) {
         self.recount = recount;
         self.published |= recount.is_new;

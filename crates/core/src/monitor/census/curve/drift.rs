@@ -7,17 +7,19 @@
 //! are off. (Survey samplers call that a difference estimator.) So a change of all of the target is
 //! known after some dozen turns.
 //!
-//! What units differ by is noise mostly, also where nothing changes. The mean over the newest units
-//! counts if chance does not explain it, and all the more the less chance would. How many of them
-//! are taken: as many as make it most unlikely. That finds when the change was, and units that had
-//! their turn since then are right. What they differ by on both sides makes the doubt of the others
-//! larger, as where a hot set moves and keeps its size.
+//! What units differ by is noise mostly, also where nothing changes. So the mean over the newest
+//! units moves the interval only if it is more than chance, and the number if it is far more. How
+//! many of them are taken: as many as make chance most unlikely. That finds when the change was,
+//! and units that had their turn since then are right. What they differ by on both sides makes the
+//! doubt of the others larger, as where a hot set moves and keeps its size.
 //!
 //! Units that are armed together are neighbours, and what is new in one is so in all. So they are
 //! one event.
 //!
-//! Invariant: where all turns count the same as before, nothing is added, and no doubt.
+//! Invariant: where all turns count the same as before, nothing is added, and no doubt. Absent: a
+//! unit that was found different has its next turn sooner, so it counts more often than others.
 
+use super::SIGMAS;
 use crate::interval::float;
 use crate::time::Time;
 
@@ -29,8 +31,9 @@ const LEAST: u32 = 4;
 const FEWEST: u32 = 16;
 /// Units that were armed within this time, in ns, are one batch.
 const BATCH_NS: u64 = 20_000_000;
-/// So many standard deviations chance explains.
-const CHANCE: f64 = 2.0;
+/// So many standard deviations chance explains: beyond the first number the interval is moved, and
+/// beyond the second the number as well.
+const CHANCE: [f64; 2] = [2.0, 3.0];
 
 /// Units that had their turn one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -55,10 +58,11 @@ pub(in super::super) struct Drift {
 /// What follows for the units that had no turn since.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(in super::super) struct Drifted {
-    /// Pages that are touched besides, or less than 0.
+    /// Pages that are touched besides, or less than 0; and the variance of that.
     pub(in super::super) pages: f64,
-    /// The variance of that.
     pub(in super::super) variance: f64,
+    /// How many there may be: the end of a 90 % interval that is farther from 0.
+    pub(in super::super) most: f64,
     /// The variance of what those units differ from what was counted of them.
     pub(in super::super) noise: f64,
 }
@@ -98,7 +102,7 @@ impl Drift {
     /// What that says of a sum over so many units.
     pub(in super::super) fn told(&self, units: u64) -> Drifted {
         let (mut nr, mut sum, mut squares) = (0_u32, 0_i64, self.batch.1.unsigned_abs().pow(2));
-        let (mut told, mut best) = (Drifted::default(), CHANCE * CHANCE);
+        let (mut told, mut best) = (Drifted::default(), CHANCE[0] * CHANCE[0]);
         for back in 0..BLOCKS {
             let block = &self.blocks[(self.newest + BLOCKS - back) % BLOCKS];
             nr += block.units;
@@ -114,8 +118,11 @@ impl Drift {
             if off > best {
                 best = off;
                 let by = rest / nr;
-                told.pages = sum * by * (1.0 - CHANCE * CHANCE / off);
-                told.variance = squares * by * by;
+                let beyond = |chance: f64| (1.0 - chance * chance / off).max(0.0);
+                let sigma = by * libm::sqrt(squares);
+                told.most = sum * by * beyond(CHANCE[0]) + (SIGMAS * sigma).copysign(sum);
+                told.pages = sum * by * beyond(CHANCE[1]);
+                told.variance = if told.pages == 0.0 { 0.0 } else { sigma * sigma };
             }
         }
         told
@@ -160,6 +167,7 @@ mod tests {
         let sigma = libm::sqrt(told.variance);
         assert!((told.pages - truth).abs() < 1.645 * sigma, "{told:?}, {truth}");
         assert!(told.pages > truth / 4.0, "{told:?}, {truth}");
+        assert!(told.most > told.pages && told.most > truth * 0.8, "{told:?}, {truth}");
         // All have had their turn.
         turns(&mut drift, 896, 1, 1024, || if rng.range(0, 12) == 0 { 500 } else { 0 });
         assert!(drift.told(1024).pages < truth / 4.0, "{:?}", drift.told(1024));

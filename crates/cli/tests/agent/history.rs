@@ -86,7 +86,8 @@ fn reports_show_every_context_that_was_recorded() {
     }
 }
 
-/// A small file system that is unmounted at the end.
+/// A small file system that is unmounted at the end. It has to be dropped before the world whose
+/// directory it lies in, so it is made after that is bound.
 pub(crate) struct Small(PathBuf);
 
 impl Small {

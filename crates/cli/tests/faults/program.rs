@@ -55,6 +55,20 @@ impl Said {
         }
         self
     }
+
+    /// Fails unless this is a report of a record that is whole. That windows were late is no damage:
+    /// the machine may be busy, or slow.
+    #[track_caller]
+    pub(crate) fn expect_whole(&self) -> &Self {
+        let is_late = |note: &str| {
+            note.starts_with(|c: char| c.is_ascii_digit())
+                && note.contains(" windows took at least twice as long as they should")
+        };
+        for note in self.expect(0, &[]).out.lines().filter_map(|line| line.strip_prefix("note: ")) {
+            assert!(is_late(note), "a whole record: {}", self.out);
+        }
+        self
+    }
 }
 
 /// Runs `isotherm` with `args`, which are separated by spaces.

@@ -58,9 +58,17 @@ fn a_process_that_may_not_be_watched_is_refused_at_once() {
     }
     let public = Public::new();
     let target = of_another_user(&public);
+    let watch_briefly = format!("wss --duration 300ms -p {}", target.pid());
     for without in NEEDED {
+        let said = with_capabilities(&public, without, &watch_briefly);
+        // Linux 6.1 loads our programs without it.
+        if without == "perfmon" && said.code == Some(0) {
+            eprintln!("this kernel does not ask for CAP_PERFMON");
+            continue;
+        }
         let name = format!("CAP_{}", without.to_uppercase());
-        for what in ["record -q", "wss", "stat", "reclaim --dry-run --watermarks none", TOP] {
+        said.expect(4, &[&name, "setcap cap_bpf,"]);
+        for what in ["record -q", "stat", "reclaim --dry-run --watermarks none", TOP] {
             let said = with_capabilities(&public, without, &format!("{what} -p {}", target.pid()));
             said.expect(4, &[&name, "setcap cap_bpf,"]);
         }
@@ -68,8 +76,7 @@ fn a_process_that_may_not_be_watched_is_refused_at_once() {
     let left = fs::read_dir(public.dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
     assert_eq!(left.collect::<Vec<_>>(), ["isotherm"], "no record is made for nothing");
     // With all of them the target can be watched.
-    let args = format!("wss --duration 300ms -p {}", target.pid());
-    with_capabilities(&public, "", &args).expect(0, &[]);
+    with_capabilities(&public, "", &watch_briefly).expect(0, &[]);
     target.assert_untouched();
 }
 

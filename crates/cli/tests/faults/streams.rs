@@ -17,8 +17,7 @@ fn a_record_goes_through_a_pipe() {
     let said = shell(dir.path(), line);
     said.expect(143, &["hello"]);
     assert!(!dir.path().join("-").exists(), "no file has this name");
-    let file = isotherm(dir.path(), "report wss r.data");
-    assert!(!file.expect(0, &[]).out.contains("note:"), "{}", file.out);
+    isotherm(dir.path(), "report wss r.data").expect_whole();
     for kind in ["heatmap", "wss", "regions", "regions --json", "mappings", "ages"] {
         let said = shell(dir.path(), &format!("cat r.data | $ISOTHERM report {kind} -"));
         let file = isotherm(dir.path(), &format!("report {kind} r.data"));

@@ -214,8 +214,8 @@ fn a_full_disk_drops_the_oldest_parts_and_the_agent_goes_on() {
     let target = sleeper();
     let world = World::new(&[("a", &watch(target.0.id()))]);
     let root = world.path("fleet");
-    let Some(_small) = Small::mount(root.clone()) else { return };
     let mut world = world.arg("--fleet").arg(root.to_str().unwrap()).arg("--fleet-every=1s");
+    let Some(_small) = Small::mount(root.clone()) else { return };
     world.start();
     let dropped = |world: &World| world.json("status")["fleet"]["dropped_parts"].as_u64();
     world.until("the disk is full", |world| dropped(world) > Some(3));
@@ -235,10 +235,10 @@ fn a_disk_that_others_have_filled_is_told_until_there_is_room() {
     let target = sleeper();
     let world = World::new(&[("a", &watch(target.0.id()))]);
     let root = world.path("fleet");
+    let mut world = world.arg("--fleet").arg(root.to_str().unwrap()).arg("--fleet-every=1s");
     let Some(_small) = Small::mount(root.clone()) else { return };
     let other = root.join("others");
     fs::write(&other, vec![1; 48 << 10]).unwrap();
-    let mut world = world.arg("--fleet").arg(root.to_str().unwrap()).arg("--fleet-every=1s");
     world.start();
     let fleet = |world: &World| world.json("status")["fleet"].clone();
     world.until("it fails", |world| fleet(world)["failures"].as_u64() > Some(1));

@@ -132,10 +132,17 @@ pub(crate) fn ended_target_in_the_middle_goes(world: &World) {
     assert_eq!(world.cat("0/contexts/0/targets/nr_targets"), "3");
     let mut regions = Vec::new();
     roles.push(new);
+    let mut told = Vec::new();
     wait_for("regions over all three", || {
         claim.kdamond().command(Command::UpdateTriedRegions).unwrap();
         claim.kdamond().tried_regions(0, &mut regions).unwrap();
-        roles.iter().all(|role| regions.iter().any(|r| r.range.intersects(&role.range())))
+        let is_missing = |role: &&Role| !regions.iter().any(|r| r.range.intersects(&role.range()));
+        let missing: Vec<_> = roles.iter().filter(is_missing).map(Role::pid).collect();
+        if missing != told {
+            eprintln!("{} regions, none over {missing:?}", regions.len());
+            told.clone_from(&missing);
+        }
+        missing.is_empty()
     });
     claim.release().unwrap();
 }

@@ -8,6 +8,7 @@ use isotherm_core::{AddrRange, TargetId, Time};
 use isotherm_host::proc::{Proc, parse_smaps};
 
 use crate::apply::actions::collapse::Densest;
+use crate::apply::actions::given::Noted;
 use crate::apply::actions::prove::Proving;
 use crate::apply::evidence::armed::{Evidence, Rules};
 use crate::apply::evidence::look::{Look, Seen};
@@ -36,6 +37,8 @@ pub(super) struct TargetState {
     pub(super) hinted: BTreeMap<u64, Action>,
     /// Those of them that had the opposite advice before.
     pub(super) opposed: BTreeSet<u64>,
+    /// What notes say of them.
+    pub(super) noted: Noted,
     /// What dry runs would have made of granules: huge pages, or huge page advice.
     pub(super) pretended: BTreeMap<u64, Action>,
     /// Whether huge pages pay.
@@ -63,6 +66,7 @@ impl TargetState {
             moved,
             hinted,
             opposed: BTreeSet::new(),
+            noted: Noted::default(),
             pretended,
             proving: Proving::default(),
             densest: BTreeMap::new(),

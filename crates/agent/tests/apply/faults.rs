@@ -1,7 +1,6 @@
 //! Faults between evidence and action, on real processes: the counters stay right, and nothing else
 //! fails.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -357,6 +356,13 @@ fn advice_that_the_program_had_given_comes_back() {
 #[derive(Debug, Default)]
 struct Kept(std::sync::Mutex<Vec<Given>>);
 
+impl Kept {
+    /// In all notes; those that are noted twice count twice.
+    fn granules(&self) -> usize {
+        self.0.lock().unwrap().iter().map(|given| given.granules.len()).sum()
+    }
+}
+
 impl Notes for Kept {
     fn keep(&self, given: &Given) -> std::io::Result<()> {
         self.0.lock().unwrap().push(given.clone());
@@ -382,9 +388,7 @@ fn advice_that_a_killed_run_left_is_taken_back() {
     direct.odd.tell("fill", all, "");
     direct.pass_until(all, |direct| direct.account().done_bytes >= all.len());
     let notes = kept.0.lock().unwrap().clone();
-    // A target that was busy is tried again, and noted again.
-    let granules: BTreeSet<_> = notes.iter().flat_map(|given| &given.granules).collect();
-    assert_eq!(granules.len(), 4, "{notes:?}");
+    assert_eq!(kept.granules(), 4, "{notes:?}");
 
     let of_another = |change: fn(&mut Whose)| {
         let mut notes = notes.clone();
@@ -407,6 +411,35 @@ fn advice_that_a_killed_run_left_is_taken_back() {
     if undone.replaced_bytes > 0 {
         let again = Actor::take_back_left(&notes);
         assert_eq!(again.replaced_bytes + again.left_bytes, 0, "{again:?}");
+    }
+}
+
+/// A target that is busy is tried again, maybe for hours, and notes lie on a disk.
+#[test]
+fn advice_is_noted_once_however_often_it_is_tried() {
+    let Some(mut direct) = Direct::start(Action::Nohugepage) else { return };
+    direct.settings.evidence = Evidence::Off;
+    direct.settings.inject = true;
+    let kept = Arc::new(Kept::default());
+    direct.actor.set_notes(Some(kept.clone()));
+    let all = mib(0, 8);
+    direct.odd.tell("anon", all, "");
+    direct.odd.tell("fill", all, "");
+    let target = Pid::from_raw(direct.odd.pid().cast_signed()).unwrap();
+    kill_process(target, Signal::STOP).unwrap();
+    for _ in 0..4 {
+        direct.pass(all);
+    }
+    assert_eq!((direct.account().done_bytes, kept.granules()), (0, 4));
+    kill_process(target, Signal::CONT).unwrap();
+    direct.pass_until(all, |direct| direct.account().done_bytes >= all.len());
+    assert_eq!((direct.account().done_bytes, kept.granules()), (all.len(), 4));
+    // What was taken back is noted anew when it is given again. Advice without an effect stays.
+    let undone = direct.actor.undo();
+    assert_eq!((undone.errors.len(), kept.granules()), (0, 0), "{undone:?}");
+    if undone.replaced_bytes > 0 {
+        direct.pass_until(all, |direct| direct.account().done_bytes >= 2 * all.len());
+        assert_eq!(kept.granules(), 4);
     }
 }
 

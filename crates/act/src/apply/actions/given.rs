@@ -76,11 +76,19 @@ pub trait Notes: fmt::Debug + Send + Sync {
     fn forget(&self, whose: Whose);
 }
 
+/// What notes say already of the 2 MiB of a process: the advice, and whether they had the opposite
+/// before. A target that is busy is tried again, maybe for hours, and notes lie on a disk.
+#[derive(Debug, Default)]
+pub(in crate::apply) struct Noted {
+    whose: Option<Whose>,
+    granules: BTreeMap<u64, (Action, bool)>,
+}
+
 impl Actor {
     /// Notes what is about to be given. Returns whether it may be given.
     pub(super) fn note(
         &mut self,
-        state: &TargetState,
+        state: &mut TargetState,
         job: Job<'_>,
         chosen: &Chosen,
         opposed: &BTreeSet<u64>,
@@ -95,7 +103,7 @@ impl Actor {
 
     fn try_note(
         &self,
-        state: &TargetState,
+        state: &mut TargetState,
         action: Action,
         chosen: &Chosen,
         opposed: &BTreeSet<u64>,
@@ -104,13 +112,25 @@ impl Actor {
         let Some(whose) = Whose::of(state.process.pid()) else {
             return Err(io::Error::from(io::ErrorKind::NotFound));
         };
-        let is_new = |start: &&u64| !state.hinted.contains_key(start);
+        let TargetState { hinted, noted, .. } = state;
+        if noted.whose != Some(whose) {
+            *noted = Noted { whose: Some(whose), granules: BTreeMap::new() };
+        }
+        let note = |start| (action, opposed.contains(&start) && !hinted.contains_key(&start));
+        let all = chosen.before(chosen.end_of(chosen.bytes)).map(|(start, _)| (start, note(start)));
+        let new: Vec<_> =
+            all.filter(|(start, note)| noted.granules.get(start) != Some(note)).collect();
+        if new.is_empty() {
+            return Ok(());
+        }
         notes.keep(&Given {
             whose,
             huge: action == Action::Hugepage,
-            granules: chosen.before(chosen.end_of(chosen.bytes)).map(|(start, _)| start).collect(),
-            opposed: opposed.iter().filter(is_new).copied().collect(),
-        })
+            granules: new.iter().map(|(start, _)| *start).collect(),
+            opposed: new.iter().filter(|(_, (_, opposed))| *opposed).map(|(at, _)| *at).collect(),
+        })?;
+        noted.granules.extend(new);
+        Ok(())
     }
 
     /// Takes back the advice that a former run of Isotherm has left, as its notes say. In the order

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use isotherm_core::scheme::Action;
 
 use crate::apply::Actor;
-use crate::apply::actions::given::Whose;
+use crate::apply::actions::given::{Noted, Whose};
 use crate::apply::pages::Bits;
 use crate::apply::target::{Chosen, TargetState};
 use crate::{ActError, ActKind};
@@ -72,6 +72,7 @@ impl Actor {
             }
             state.hinted.clear();
             state.opposed.clear();
+            state.noted = Noted::default();
         }
         self.targets = all;
         undone

@@ -4,7 +4,11 @@
 //! A kernel has one DAMON, so there is no harness with threads here: one test after the other, all
 //! names printed.
 #![expect(clippy::unwrap_used, reason = "a test")]
-#![expect(clippy::print_stdout, reason = "a test without a harness says what it does")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test without a harness says what it does"
+)]
 
 #[path = "damon/commits.rs"]
 mod commits;

@@ -56,8 +56,8 @@ impl Said {
         self
     }
 
-    /// Fails unless this is a report of a record that is whole. That windows were late is no damage:
-    /// the machine may be busy, or slow.
+    /// Fails unless this is a report of a record that is whole. That windows were late is no
+    /// damage: the machine may be busy, or slow.
     #[track_caller]
     pub(crate) fn expect_whole(&self) -> &Self {
         let is_late = |note: &str| {

@@ -374,15 +374,21 @@ impl Notes for Kept {
     }
 }
 
-/// Whoever starts after a crash takes back exactly what the notes say, and nothing of a process or
-/// program that is another one by now.
-#[test]
-fn advice_that_a_killed_run_left_is_taken_back() {
-    let Some(mut direct) = Direct::start(Action::Nohugepage) else { return };
+/// A target, and an actor that gives it this advice and notes that.
+fn noting(action: Action) -> Option<(Direct, Arc<Kept>)> {
+    let mut direct = Direct::start(action)?;
     direct.settings.evidence = Evidence::Off;
     direct.settings.inject = true;
     let kept = Arc::new(Kept::default());
     direct.actor.set_notes(Some(kept.clone()));
+    Some((direct, kept))
+}
+
+/// Whoever starts after a crash takes back exactly what the notes say, and nothing of a process or
+/// program that is another one by now.
+#[test]
+fn advice_that_a_killed_run_left_is_taken_back() {
+    let Some((mut direct, kept)) = noting(Action::Nohugepage) else { return };
     let all = mib(0, 8);
     direct.odd.tell("anon", all, "");
     direct.odd.tell("fill", all, "");
@@ -417,11 +423,7 @@ fn advice_that_a_killed_run_left_is_taken_back() {
 /// A target that is busy is tried again, maybe for hours, and notes lie on a disk.
 #[test]
 fn advice_is_noted_once_however_often_it_is_tried() {
-    let Some(mut direct) = Direct::start(Action::Nohugepage) else { return };
-    direct.settings.evidence = Evidence::Off;
-    direct.settings.inject = true;
-    let kept = Arc::new(Kept::default());
-    direct.actor.set_notes(Some(kept.clone()));
+    let Some((mut direct, kept)) = noting(Action::Nohugepage) else { return };
     let all = mib(0, 8);
     direct.odd.tell("anon", all, "");
     direct.odd.tell("fill", all, "");
@@ -448,11 +450,7 @@ fn advice_is_noted_once_however_often_it_is_tried() {
 #[test]
 fn advice_is_taken_back_from_one_that_is_busy() {
     for stays_busy in [true, false] {
-        let Some(mut direct) = Direct::start(Action::Hugepage) else { return };
-        direct.settings.evidence = Evidence::Off;
-        direct.settings.inject = true;
-        let kept = Arc::new(Kept::default());
-        direct.actor.set_notes(Some(kept.clone()));
+        let Some((mut direct, kept)) = noting(Action::Hugepage) else { return };
         let all = mib(0, 8);
         for word in ["anon", "nohuge", "fill"] {
             direct.odd.tell(word, all, "");

@@ -74,7 +74,8 @@ fn a_monitor_that_needs_its_budget_for_itself_makes_less_memory_old() {
 }
 
 /// Memory that is used at random: 5 % of it, then 13 %. Turns are rare, and nothing else shows it.
-/// What the next turns find says what all the others are off by.
+/// Cross-sections show how much is used at one moment, and what the next turns find says what all
+/// the others are off by.
 #[test]
 fn that_more_is_used_at_random_is_in_the_bars_before_all_units_had_a_turn() {
     let phase = |name, share| {
@@ -91,18 +92,24 @@ fn that_more_is_used_at_random_is_in_the_bars_before_all_units_had_a_turn() {
     let attrs = Attrs { method: Method::Census, ..Attrs::default() };
     let config = Config::parse(&text).unwrap();
     let mut simulation = Simulation::new(&config, &options, attrs).unwrap();
-    // Within ten seconds: all that is used at random, and a fiftieth of the rest.
-    let truth = f64::from(1 << 30) * (0.13 + 0.87 * (1.0 - (-0.02_f64).exp()));
-    let (mut held, mut all) = (0, 0);
+    // Of what is used at random five times a second, and of the rest, by span.
+    let within = |seconds: f64, hz: f64| 1.0 - (-hz * seconds).exp();
+    let truth = |seconds| {
+        f64::from(1 << 30) * (0.13 * within(seconds, 5.0) + 0.87 * within(seconds, 0.002))
+    };
+    let spans = [(1, 0.1), (2, 1.0), (3, 10.0)];
+    let (mut held, mut all) = ([0; 3], 0);
     while let Some(snapshot) = simulation.next_snapshot() {
-        let Some(long) = snapshot.targets[0].touched.and_then(|touched| touched.spans[3]) else {
-            continue;
-        };
         // Ten seconds after the change, and two more.
-        if snapshot.end.0 > 32_000_000_000 {
-            let (lo, hi) = (long.lo as f64, long.hi as f64);
-            (held, all) = (held + u32::from(lo <= truth && truth <= hi), all + 1);
+        let Some(touched) = snapshot.targets[0].touched else { continue };
+        if snapshot.end.0 <= 32_000_000_000 {
+            continue;
+        }
+        all += 1;
+        for (held, (span, seconds)) in held.iter_mut().zip(spans) {
+            let told = touched.spans[span].unwrap();
+            *held += u32::from((told.lo..=told.hi).contains(&(truth(seconds) as u64)));
         }
     }
-    assert!(all >= 60 && held * 100 >= all * 85, "{held} of {all} windows");
+    assert!(all >= 60 && held.iter().all(|held| held * 100 >= all * 85), "{held:?} of {all}");
 }

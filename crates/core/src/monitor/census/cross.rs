@@ -22,8 +22,11 @@
 //! weighted. The unit does not forget that its page was touched. Absent: spans of more than a
 //! second, and any line through several spans (see `curve`).
 
+mod found;
+
 use alloc::vec::Vec;
 
+use self::found::{Found, Sum};
 use super::curve::{Pages, Turned};
 use super::map::Spared;
 use super::planes::{EARLY, Planes, is_over};
@@ -50,14 +53,10 @@ const KEPT: (usize, u64) = (8, 60_000_000_000);
 const FEW: usize = 3;
 /// A sum of turns is in doubt if its standard deviation is more than one in so many of it.
 const DOUBT: f64 = 40.0;
-/// The least standard deviation of one cross-section, in pages of it: events come whole.
-const LEAST_SIGMA: f64 = 1.0;
 /// What is unknown may be one in so many parts of a target.
 const MOST_UNKNOWN: usize = 10;
 /// How long to wait if none can be made, in ns.
 const RETRY_NS: u64 = 1_000_000_000;
-/// Standard deviations from which on another sum of turns is no chance.
-const CHANGED: f64 = 3.0;
 /// A look after more than this share of a span is late, in percent.
 const LATE: u64 = 105;
 
@@ -96,49 +95,6 @@ struct Look {
     sample: u64,
     step: u64,
     span: usize,
-}
-
-/// The share of a target's pages that was touched, and its variance if its pages did not depend on
-/// each other.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Number {
-    share: f64,
-    variance: f64,
-}
-
-/// What one cross-section has found.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Found {
-    at: Time,
-    /// By span: the sum over turns, corrected; and what is touched now.
-    numbers: [[Option<Number>; 2]; SEEN.len()],
-    /// By span: the sum over turns at that time, as a share.
-    counted: [Option<Pages>; SEEN.len()],
-    /// What one of its pages stands for, as a share of the target's.
-    each: f64,
-}
-
-/// A sum of weighted numbers of pages.
-#[derive(Debug, Clone, Copy, Default)]
-struct Sum {
-    weight: f64,
-    sum: f64,
-    squares: f64,
-}
-
-impl Sum {
-    fn add(&mut self, weight: f64, x: f64) {
-        self.weight += weight;
-        self.sum += weight * x;
-        self.squares += weight * weight * x * x;
-    }
-
-    /// As a share of all, to be added to another one.
-    fn number(&self, to: f64) -> Number {
-        let weight = self.weight.max(1.0);
-        let share = (to + self.sum / weight).clamp(0.0, 1.0);
-        Number { share, variance: self.squares / (weight * weight) }
-    }
 }
 
 /// The cross-sections of one target.
@@ -209,10 +165,7 @@ impl Cross {
             return;
         }
         let now = counted.map(|turned| Some(turned?.level().times(1.0 / float(size.max(1)))));
-        self.found.retain(|found| {
-            let both = now.iter().zip(&found.counted).filter_map(|(now, then)| now.zip(*then));
-            both.into_iter().all(|(now, then)| now.is_within(then, CHANGED))
-        });
+        self.forget_contradicted(&now);
     }
 
     /// Draws the pages of a new cross-section. Returns how many there are.
@@ -329,11 +282,12 @@ impl Cross {
     pub(super) fn note(&mut self, check: &UnitCheck, at: Time) -> bool {
         let Some(member) = find(&mut self.members, check.start) else { return false };
         let Some(since) = member.since.filter(|_| check.answered) else { return false };
-        if member.touched_ns.is_some() {
+        let page = PageBits::page(member.page);
+        if member.touched_ns.is_some() || check.pages.and(page).is_empty() {
             return false;
         }
         let elapsed = at.since(since);
-        let is_touched = !check.young.and(PageBits::page(member.page)).is_empty();
+        let is_touched = !check.young.and(page).is_empty();
         if is_touched {
             member.touched_ns = Some(elapsed.max(member.quiet_ns + 1));
         } else {
@@ -387,7 +341,8 @@ impl Cross {
         }
         let counted = counted.map(|turned| Some(turned?.level().times(1.0 / all)));
         self.found.push(Found { at: now, numbers, counted, each });
-        let rest_ns = if self.found.len() < FEW { 0 } else { rest_ns };
+        let is_change = self.forget_before_change();
+        let rest_ns = if self.found.len() < FEW && !is_change { 0 } else { rest_ns };
         self.next_at = now + rest_ns;
     }
 
@@ -400,23 +355,6 @@ impl Cross {
         let late = share.mean * float(early(spans)) / float(spans[span].max(1));
         let sigma = libm::hypot(share.sigma, late);
         Some(Pages { sigma, ..share }.times(float(size)))
-    }
-
-    /// The mean of one of the two numbers of a span, as a share.
-    fn mean(&self, at: usize, way: usize) -> Option<Pages> {
-        let numbers = || self.found.iter().filter_map(|found| found.numbers[at][way]);
-        let count = numbers().count();
-        let nr = float(count as u64);
-        let mean = numbers().map(|n| n.share).sum::<f64>() / nr;
-        let squares = numbers().map(|n| (n.share - mean) * (n.share - mean)).sum::<f64>();
-        let least = self.found.iter().map(|found| found.each).fold(0.0, f64::max) * LEAST_SIGMA;
-        let one = (squares / (nr - 1.0).max(1.0)).max(least * least);
-        // As if its pages did not depend on each other.
-        let alone = numbers().map(|n| n.variance).sum::<f64>() / nr;
-        // What a few numbers tell of their own deviation counts one less than there are.
-        let variance = if count <= FEW { one.max(alone) } else { (one * (nr - 1.0) + alone) / nr };
-        let sigma = libm::sqrt(variance);
-        (count > 0).then(|| Pages { mean, sigma: sigma / libm::sqrt(nr) })
     }
 }
 
@@ -458,9 +396,10 @@ mod tests {
     use crate::unit::UNIT;
 
     const MS: u64 = 1_000_000;
-    const SPANS_NS: [u64; SPANS] = [5 * MS, 100 * MS, 1000 * MS, 10_000 * MS, 60_000 * MS];
+    pub(super) const SPANS_NS: [u64; SPANS] =
+        [5 * MS, 100 * MS, 1000 * MS, 10_000 * MS, 60_000 * MS];
     const ID: TargetId = TargetId(1);
-    const NR: u64 = 256;
+    pub(super) const NR: u64 = 256;
 
     fn answer(start: u64, pages: PageBits, young: PageBits) -> UnitCheck {
         let check = UnitCheck::new(ID, start, pages);
@@ -468,7 +407,7 @@ mod tests {
     }
 
     /// When a page was or will be touched next after a time, in ms.
-    type Next<'a> = &'a dyn Fn(u64, u16, u64) -> u64;
+    pub(super) type Next<'a> = &'a dyn Fn(u64, u16, u64) -> u64;
 
     /// The pages of a unit that are touched after `from` up to `to`, in ms.
     fn touched(nr: u64, next: Next<'_>, from: u64, to: u64) -> PageBits {
@@ -477,7 +416,7 @@ mod tests {
     }
 
     /// Units that had their turns at random times.
-    fn units(next: Next<'_>, rng: &mut Rng) -> Vec<Unit> {
+    pub(super) fn units(next: Next<'_>, rng: &mut Rng) -> Vec<Unit> {
         let unit = |nr| {
             let (mut unit, at) =
                 (Unit::new(nr * UNIT, PageBits::ALL, Time(0)), rng.range(0, 10_000));
@@ -498,7 +437,13 @@ mod tests {
     }
 
     /// Makes a whole cross-section that begins at this time, in ms. To arm a step takes 3 ms.
-    fn make(cross: &mut Cross, units: &mut [Unit], rng: &mut Rng, next: Next<'_>, at: u64) {
+    pub(super) fn make(
+        cross: &mut Cross,
+        units: &mut [Unit],
+        rng: &mut Rng,
+        next: Next<'_>,
+        at: u64,
+    ) {
         assert!(cross.begin(units, &Spared::default(), rng, Time(at * MS)) > 0);
         let (mut passed, mut checks) = (0, Vec::new());
         let waits = [1, 20, 200, 2000, 12_000];

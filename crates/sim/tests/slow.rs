@@ -108,7 +108,8 @@ fn that_more_is_used_at_random_is_in_the_bars_before_all_units_had_a_turn() {
         all += 1;
         for (held, (span, seconds)) in held.iter_mut().zip(spans) {
             let told = touched.spans[span].unwrap();
-            *held += u32::from((told.lo..=told.hi).contains(&(truth(seconds) as u64)));
+            let (lo, hi) = (told.lo as f64, told.hi as f64);
+            *held += u32::from((lo..=hi).contains(&truth(seconds)));
         }
     }
     assert!(all >= 60 && held.iter().all(|held| held * 100 >= all * 85), "{held:?} of {all}");

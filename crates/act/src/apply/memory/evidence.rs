@@ -3,12 +3,15 @@
 //!
 //! Only memory that can be acted on is marked: the first frames of folios that some process maps.
 //! To set a mark the kernel walks the page tables of all processes that map the frame, which takes
-//! CPU time. So a budget bounds the marking, and a *hand* goes round memory: memory that was marked
-//! in the last round is looked at first, and marking goes on where it stopped. Without the hand,
+//! CPU time. So a budget bounds the marking. What flags say of a MiB costs a fraction of that, so
+//! both have an estimate of their own: otherwise free memory would be gone over as slowly as if all
+//! of it were marked. A *hand* goes round memory: memory that was marked in the last round is
+//! looked at first, and marking goes on where it stopped. Without the hand,
 //! memory at low addresses would be marked again and again, and memory at higher addresses never.
 //! Evidence that is gathered faster than it can be looked at would also grow stale.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::{AddrRange, Applied};
@@ -74,15 +77,14 @@ impl Actor {
             return Ok(later(part.start - range.start));
         }
         let left_ns = physical.marking.left(job.now);
-        if left_ns < physical.mark_ns_per_mib {
+        let per_mib = physical.look_ns_per_mib.max(1);
+        if left_ns < per_mib {
             physical.hand(scheme).left = true;
             return Ok(later(range.len()));
         }
-        let bytes = (left_ns / physical.mark_ns_per_mib.max(1)) << 20;
-        let end = (part.start + bytes.max(GRANULE)) / GRANULE * GRANULE;
-        part.end = part.end.min(end.max(part.start + PAGE_SIZE));
+        let most = part.start.saturating_add((left_ns / per_mib).max(1) << 20);
+        part.end = part.end.min((most / GRANULE * GRANULE).max(part.start + PAGE_SIZE));
         let begin = now();
-        let frames = part.start / PAGE_SIZE..part.end / PAGE_SIZE;
         if physical.is_wanted_by_others(scheme) {
             // Another scheme may have marked this memory, and it may have been touched since.
             // Marking it again would hide that touch, so the other scheme's evidence is told first.
@@ -91,13 +93,24 @@ impl Actor {
         }
         let flags = opened(&mut physical.flags, Which::Flags)?;
         let view = |e| said("read flags of frames", &e);
-        let folios = flags_view(flags, frames.clone()).map_err(view)?;
+        let mut folios = flags_view(flags, frames_of(part)).map_err(view)?;
+        let looked = now();
+        let look_ns = looked.since(begin);
+        learn(&mut physical.look_ns_per_mib, look_ns, part.len());
+        let most = (left_ns.saturating_sub(look_ns) / physical.mark_ns_per_mib.max(1)) << 20;
+        if let Some(end) = marks_end(&folios, part.start, most).filter(|end| *end < part.end) {
+            part.end = end;
+            folios.retain(|folio| folio.head * PAGE_SIZE < end);
+        }
         let heads: Vec<&Seg> = folios.iter().filter(|f| f.is_reachable()).collect();
-        let bitmap = marks.bitmap();
-        bitmap.mark(&heads, |f| f.head).map_err(|e| said("mark frames idle", &e))?;
-        // What did not take the mark is seen as young now, and never becomes evidence.
-        let marked = flags_view(flags, frames).map_err(view)?;
-        let seen: BTreeMap<u64, _> = granules_of(&marked).into_iter().collect();
+        let mut seen = BTreeMap::new();
+        if !heads.is_empty() {
+            let bitmap = marks.bitmap();
+            bitmap.mark(&heads, |f| f.head).map_err(|e| said("mark frames idle", &e))?;
+            // What did not take the mark is seen as young now, and never becomes evidence.
+            let marked = flags_view(flags, frames_of(part)).map_err(view)?;
+            seen.extend(granules_of(&marked));
+        }
         let (at, evidence) = (now(), physical.evidence(scheme));
         let mut armed = 0;
         for (start, part) in granules(part) {
@@ -109,13 +122,8 @@ impl Actor {
         self.unflushed |= armed > 0;
         physical.hand(scheme).done(part.end);
         physical.hand(scheme).left |= part.end < range.end;
-        let took = at.since(begin);
-        physical.marking.spend(took);
-        // The estimate follows the measured cost slowly, because memory with nothing to mark costs
-        // less than memory with much to mark.
-        if let Some(per_mib) = took.checked_div(armed >> 20) {
-            physical.mark_ns_per_mib = (physical.mark_ns_per_mib * 3 + per_mib) / 4;
-        }
+        physical.marking.spend(at.since(begin));
+        learn(&mut physical.mark_ns_per_mib, at.since(looked), armed);
         let unmapped: u64 = folios
             .iter()
             .filter(|f| f.is_movable() && !f.is_reachable())
@@ -125,6 +133,30 @@ impl Actor {
         self.counters(scheme).waited_bytes += armed;
         self.note_unmapped(job, unmapped);
         Ok(later(part.len()))
+    }
+}
+
+/// The frames of a range of addresses.
+const fn frames_of(range: AddrRange) -> Range<u64> {
+    range.start / PAGE_SIZE..range.end / PAGE_SIZE
+}
+
+/// Where to end so that no more than `most` bytes are marked from `start` on: at a granule, and
+/// behind the first. None if that is not more.
+fn marks_end(folios: &[Seg], start: u64, most: u64) -> Option<u64> {
+    let mut sum = 0;
+    let over = folios.iter().filter(|folio| folio.is_reachable()).find(|folio| {
+        sum += folio.len * PAGE_SIZE;
+        sum > most
+    })?;
+    let granule = over.head * PAGE_SIZE / GRANULE * GRANULE;
+    Some(granule.max(start / GRANULE * GRANULE + GRANULE))
+}
+
+/// The estimate of what a MiB takes follows the measured cost slowly.
+fn learn(ns_per_mib: &mut u64, took_ns: u64, bytes: u64) {
+    if let Some(per_mib) = took_ns.checked_div(bytes >> 20) {
+        *ns_per_mib = (*ns_per_mib * 3 + per_mib) / 4;
     }
 }
 
@@ -141,7 +173,30 @@ fn touched(evidence: &mut Evidence, seen: &[(u64, crate::apply::evidence::look::
 
 #[cfg(test)]
 mod tests {
+    use isotherm_pages::frames::Flags;
+
     use super::*;
+
+    #[test]
+    fn what_the_time_allows_to_mark_ends_at_a_granule_behind_the_first() {
+        let mapped = Flags(Flags::LRU.0 | Flags::MMAP.0 | Flags::ANON.0);
+        let pages = |granule: u64, nr: u64, flags| {
+            let first = granule * GRANULE / PAGE_SIZE;
+            (0..nr).map(move |nr| Seg { head: first + nr, len: 1, flags, idle: false })
+        };
+        // Free memory, 16 mapped pages, 512, and 4.
+        let parts = [(0, 512, Flags(0)), (1, 16, mapped), (2, 512, mapped), (4, 4, mapped)];
+        let folios: Vec<Seg> =
+            parts.into_iter().flat_map(|(at, nr, flags)| pages(at, nr, flags)).collect();
+        for (nr_pages, end) in
+            [(0, Some(1)), (15, Some(1)), (16, Some(2)), (528, Some(4)), (532, None), (999, None)]
+        {
+            let told = marks_end(&folios, 0, nr_pages * PAGE_SIZE);
+            assert_eq!(told, end.map(|nr: u64| nr * GRANULE), "{nr_pages} pages");
+        }
+        // Always some of it.
+        assert_eq!(marks_end(&folios[512..], GRANULE, 0), Some(2 * GRANULE));
+    }
 
     #[test]
     fn a_hand_goes_round_memory_and_passes_over_what_had_its_turn() {

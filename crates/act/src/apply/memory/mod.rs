@@ -64,6 +64,8 @@ const PASS_NS: u64 = 100_000_000;
 const MAP_FRAMES: usize = 128 << 10;
 /// How long a reverse map is used, in ns. Each page is looked up once more before it is acted on.
 const MAP_NS: u64 = 10_000_000_000;
+/// Assumed time to read the flags of a MiB, in ns, before it is measured.
+const LOOK_NS_PER_MIB: u64 = 100_000;
 /// Making reverse maps takes at most one part in this many of the time.
 const PATIENCE: u64 = 10;
 
@@ -88,7 +90,8 @@ pub(super) struct Physical {
     last_end: Time,
     /// Time that the action took in the request under way, in ns.
     action_ns: u64,
-    /// What marking a MiB takes, in ns.
+    /// What it takes to read the flags of a MiB, and to mark it, in ns.
+    look_ns_per_mib: u64,
     mark_ns_per_mib: u64,
 }
 
@@ -106,6 +109,7 @@ impl Default for Physical {
             last_end: Time::default(),
             action_ns: 0,
             marking: Budget::new(MARK_NS_PER_S, MARK_MOST_NS),
+            look_ns_per_mib: LOOK_NS_PER_MIB,
             mark_ns_per_mib: MARK_NS_PER_MIB,
         }
     }

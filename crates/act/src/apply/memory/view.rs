@@ -70,7 +70,8 @@ pub(super) fn view<B: idle::Words, F: Words>(
 }
 
 /// As above, but by the flags alone, which cost a fraction. A mark that the flags show may be out
-/// of date, because the page may have been touched since.
+/// of date, because the page may have been touched since. What is on no list of the kernel's
+/// reclaim, as free memory, is left out: most frames of many machines.
 pub(super) fn flags_view<F: Words>(
     flags: &mut FrameFile<F>,
     frames: Range<u64>,
@@ -88,8 +89,11 @@ pub(super) fn flags_view<F: Words>(
                 folios.pop();
             }
         } else if flags.is_first() {
-            folios.push(Seg { head: frame, len: 1, flags, idle: flags.has(Flags::IDLE) });
-            open = flags.has(Flags::HEAD);
+            let is_listed = flags.has(Flags::LRU);
+            if is_listed {
+                folios.push(Seg { head: frame, len: 1, flags, idle: flags.has(Flags::IDLE) });
+            }
+            open = is_listed && flags.has(Flags::HEAD);
         } else if let Some(folio) = folios.last_mut().filter(|_| open) {
             folio.len += 1;
         }

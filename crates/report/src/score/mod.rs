@@ -34,7 +34,8 @@
 //! All numbers but delays use only windows of the *steady state*, which begin at least 1 s after
 //! any edge and after the record's begin. [`Options::all`] uses all windows. [`Options::from_ns`]
 //! and [`Options::to_ns`] take a part of the time, counted from the truth's start. So two records
-//! of equal runs can be judged by the same windows.
+//! of equal runs can be judged by the same windows. What the monitor takes is that of this part,
+//! too, steady or not.
 //!
 //! If the record has page maps, `pages` has the same by page, and the error of the working set of
 //! several spans; see [`PageScore`].
@@ -155,6 +156,8 @@ pub struct Scorer<'t> {
     regions: u64,
     cost: isotherm_core::Cost,
     span: Option<(Time, Time)>,
+    /// The part of it that was asked for.
+    asked: Option<(Time, Time)>,
     rss_bytes: Option<u64>,
     by_page: ByPage,
 }
@@ -176,6 +179,7 @@ impl<'t> Scorer<'t> {
             regions: 0,
             cost: isotherm_core::Cost::default(),
             span: None,
+            asked: None,
             rss_bytes: None,
             by_page: ByPage::default(),
         }
@@ -200,9 +204,12 @@ impl<'t> Scorer<'t> {
     pub fn snapshot(&mut self, s: &Snapshot) {
         let begin = self.span.map_or(s.start, |(begin, _)| begin);
         self.span = Some((begin, s.end));
-        self.snapshots += 1;
-        self.regions += s.nr_regions() as u64;
-        self.cost.add(&s.cost);
+        if self.is_asked_for(s) {
+            self.asked = Some((self.asked.map_or(s.start, |(begin, _)| begin), s.end));
+            self.snapshots += 1;
+            self.regions += s.nr_regions() as u64;
+            self.cost.add(&s.cost);
+        }
         self.by_page.begin(s);
         let mut wss: Option<(u64, u64)> = None;
         for target in &s.targets {
@@ -258,7 +265,7 @@ impl<'t> Scorer<'t> {
             judged.into_iter().partition(|c| c.delay_ns().is_some());
         let mut delays: Vec<f64> =
             seen.iter().filter_map(|c| c.delay_ns()).map(|ns| to_f64(ns) / 1e6).collect();
-        let seconds = self.span.map_or(0.0, |(from, to)| to_f64(to.since(from)) / 1e9);
+        let seconds = self.asked.map_or(0.0, |(from, to)| to_f64(to.since(from)) / 1e9);
         let per_second = |n: u64| ratio(to_f64(n), seconds);
         let windows = to_f64(self.wss.len() as u64);
         let mean = |f: fn(&(u64, u64)) -> u64| ratio(to_f64(self.wss.iter().map(f).sum()), windows);

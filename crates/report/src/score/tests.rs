@@ -159,16 +159,29 @@ fn what_the_truth_does_not_know_is_left_out() {
 #[test]
 fn a_part_of_the_time_is_judged_by_the_truths_clock() {
     let truth = truth();
-    // (from, to) in ms, and how many of 60 windows of 100 ms lie inside.
-    for ((from, to), windows) in
-        [((0, 6000), 60), ((500, 6000), 55), ((0, 2000), 20), ((1050, 1350), 2), ((7000, 9000), 0)]
-    {
+    // (from, to) in ms, and how many of 60 windows of 100 ms lie inside. The first twenty take 10
+    // ms of CPU time each, and the others 1.
+    for ((from, to), windows, cpu_percent) in [
+        ((0, 6000), 60, Some(4.0)),
+        ((500, 6000), 55, Some(190.0 / 55.0)),
+        ((0, 2000), 20, Some(10.0)),
+        ((1050, 1350), 2, Some(10.0)),
+        ((2000, 6000), 40, Some(1.0)),
+        ((7000, 9000), 0, None),
+    ] {
         let (from_ns, to_ns) = (from * MS, to * MS);
         let options = Options { all: true, from_ns, to_ns, ..Options::default() };
         let mut scorer = Scorer::new(&truth, options);
         scorer.target(TargetId(4), PID);
-        (0..60).for_each(|k| scorer.snapshot(&snapshot(k, &[(0, 8, 20, 0.0, 20.0)])));
-        assert_eq!(scorer.finish().windows, windows, "{from} to {to}");
+        for k in 0..60 {
+            let mut of_window = snapshot(k, &[(0, 8, 20, 0.0, 20.0)]);
+            of_window.cost.cpu_ns = if k < 20 { 10 * MS } else { MS };
+            scorer.snapshot(&of_window);
+        }
+        let score = scorer.finish();
+        assert_eq!(score.windows, windows, "{from} to {to}");
+        assert_eq!(score.cpu_percent.is_none(), cpu_percent.is_none(), "{from} to {to}");
+        assert!(cpu_percent.is_none_or(|cpu| close(score.cpu_percent, cpu)), "{score:?}");
     }
 }
 

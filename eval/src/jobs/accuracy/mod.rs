@@ -82,6 +82,10 @@ struct Row {
     /// By page, of the times of [`PARTS`]; none of records without page maps.
     #[serde(default)]
     parts: Vec<pages::ByPage>,
+    /// CPU time of the monitor in the last of these times, in percent of one CPU: without its start
+    /// and its first look at everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    late_cpu_percent: Option<f64>,
 }
 
 /// Times since the start of the workload for which the pages are judged by themselves: how much is
@@ -153,6 +157,7 @@ impl Job for Accuracy {
         for first in cases.iter().filter(|c| c.round == 0) {
             let (mut scores, mut failed) = (Vec::new(), None);
             let mut parts = PARTS.map(|_| Vec::new());
+            let mut late_cpu = Vec::new();
             for case in cases.iter().filter(|c| c.is_as(first)) {
                 let (record, truth) = (dir.raw(&case.file("iso")), dir.raw(&case.file("truth")));
                 let scored = match &case.failed {
@@ -168,6 +173,9 @@ impl Job for Accuracy {
                         if s.pages.is_some() {
                             for (more, all) in PARTS.iter().zip(&mut parts) {
                                 let part = score_part(&spec.isotherm, &record, &truth, more)?;
+                                if more == &PARTS[1] {
+                                    late_cpu.push(serde_json::to_value(part.cpu_percent)?);
+                                }
                                 all.extend(part.pages.map(serde_json::to_value).transpose()?);
                             }
                         }
@@ -181,7 +189,8 @@ impl Job for Accuracy {
             let parts = parts.map(serde_json::from_value).collect::<Result<_, _>>()?;
             // One round that failed among others is told by their number.
             let case = Case { failed: failed.filter(|_| score.is_none()), ..first.clone() };
-            rows.push(Row { case, score, parts, rounds: scores.len() });
+            let late_cpu_percent = rounds::middle(&late_cpu).as_ref().and_then(Value::as_f64);
+            rows.push(Row { case, score, parts, late_cpu_percent, rounds: scores.len() });
         }
         Ok(serde_json::to_value(rows)?)
     }
@@ -208,15 +217,16 @@ impl Job for Accuracy {
             "checks/s",
             "regions",
             "CPU %",
+            "from 15 s",
             "RSS MiB",
             "goals",
         ]);
         let mut notes = String::new();
-        for Row { case, score, rounds, .. } in &rows {
+        for Row { case, score, rounds, late_cpu_percent, .. } in &rows {
             let mut cells = vec![case.workload.clone(), case.set.clone(), case.method.clone()];
             cells.push(rounds.to_string());
             match score {
-                Some(s) => cells.extend(s.cells()),
+                Some(s) => cells.extend(s.cells(*late_cpu_percent)),
                 None => {
                     let why = case.failed.as_deref().unwrap_or("not scored");
                     cells.push(why.lines().next().unwrap_or_default().into());
@@ -268,7 +278,8 @@ impl Score {
         self.more.get(key).and_then(Value::as_f64)
     }
 
-    fn cells(&self) -> Vec<String> {
+    /// The cells of its row. `late_cpu`: what the monitor takes later on.
+    fn cells(&self, late_cpu: Option<f64>) -> Vec<String> {
         let missed = self.missed();
         let missed =
             if missed.is_empty() { "pass".into() } else { format!("miss: {}", missed.join(", ")) };
@@ -292,6 +303,7 @@ impl Score {
             number(self.more("checks_per_sec"), 0),
             number(self.more("regions"), 0),
             number(self.cpu_percent, 2),
+            number(late_cpu, 2),
             mib(self.rss_bytes.map(to_f64)),
             missed,
         ]

@@ -10,8 +10,9 @@
 //!   what it has found is nearer to the new number. Then it was made after the change, and turns
 //!   are on their way to what it says.
 //!
-//! Invariant: a cross-section that nothing contradicts is kept. Absent: what varies slowly. Then
-//! cross-sections differ by more than chance, and count as a mean.
+//! Invariant: a cross-section that nothing contradicts is kept until it is too old, or too many
+//! came after it. Absent: what varies slowly. Then cross-sections differ by more than chance, and
+//! count as a mean.
 
 use super::super::curve::Pages;
 use super::{Cross, FEW, SEEN};

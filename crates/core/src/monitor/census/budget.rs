@@ -22,6 +22,10 @@ const SAVED_NS: u64 = 1_000_000_000;
 const OVERDRAFT_NS: u64 = 2_000_000_000;
 /// What may be lent at most for what is overdrawn beyond that, in ns of real time.
 const LENT_NS: u64 = 10_000_000_000;
+/// Who has overdrawn more than may be overdrawn has smaller shares, down to one part in this many.
+const MOST_STRAIN: u64 = 4;
+/// The grain of the strain, in parts of one.
+const STRAIN_GRAIN: u64 = 256;
 /// After about this time without any turn, in ns, a few units are armed all the same.
 const STARVED_NS: u64 = 500_000_000;
 /// One in this many parts of the budget is left for units that are starved.
@@ -348,31 +352,49 @@ impl Budget {
         core::mem::replace(&mut self.target_ns, 0)
     }
 
+    /// By how much all shares are smaller, in parts of [`STRAIN_GRAIN`]: one and more, the more is
+    /// overdrawn. Each of them keeps below its share, but together with the rest of the program they
+    /// may take more than the budget where everything changes all the time. Then what is owed would
+    /// grow without an end. So it grows until they are as small as the budget wants them.
+    fn strain(&self) -> u64 {
+        let overdraft = self.of(OVERDRAFT_NS).max(1);
+        let owed = self.left_ns.min(0).unsigned_abs().clamp(overdraft, MOST_STRAIN * overdraft);
+        owed.saturating_mul(STRAIN_GRAIN) / overdraft
+    }
+
+    /// A share of the budget of a span of real time, in ns.
+    fn part(&self, ns: u64, percent: u64) -> u64 {
+        self.of(ns).saturating_mul(percent * STRAIN_GRAIN) / (100 * self.strain())
+    }
+
+    /// How long to rest after work that may take a share of the budget, in ns.
+    fn rest(&self, work_ns: u64, percent: u64) -> u64 {
+        let whole = work_ns.saturating_mul(10_000 * 100) / (self.bp * percent).max(1);
+        whole.saturating_mul(self.strain()) / STRAIN_GRAIN
+    }
+
     /// How many units may be looked at in turn, per `window_ns`.
     pub(super) fn looks(&self, window_ns: u64) -> usize {
         // A look shows what wakes up. That something is touched no more, a turn shows at last.
         let is_short = self.is_first_pass || !self.allows_turn();
         let share = if is_short { WAITING_SHARE } else { self.shares().0 };
-        let ns = self.of(window_ns) * share / 100;
+        let ns = self.part(window_ns, share);
         usize::try_from(ns / self.look_ns.max(1)).unwrap_or(usize::MAX).max(1)
     }
 
     /// How long to rest after regions were drawn, which took about `work_ns`, in ns.
     pub(super) fn rest_of_drawing(&self, work_ns: u64) -> u64 {
-        let share = if self.is_calm { DRAWING_SHARES.1 } else { DRAWING_SHARES.0 };
-        work_ns.saturating_mul(10_000 * 100) / (self.bp * share).max(1)
+        self.rest(work_ns, if self.is_calm { DRAWING_SHARES.1 } else { DRAWING_SHARES.0 })
     }
 
     /// How long to rest after a cross-section of so many pages, in ns.
     pub(super) fn rest_of_cross(&self, nr: usize) -> u64 {
-        let work_ns = self.page_ns.saturating_mul(nr as u64);
-        work_ns.saturating_mul(10_000 * 100) / (self.bp * CROSS_SHARE).max(1)
+        self.rest(self.page_ns.saturating_mul(nr as u64), CROSS_SHARE)
     }
 
     /// How long to rest after so many units were looked at since the working set has moved, in ns.
     pub(super) fn rest_of_sweep(&self, nr: usize) -> u64 {
-        let work_ns = self.look_ns.saturating_mul(nr as u64);
-        work_ns.saturating_mul(10_000 * 100) / (self.bp * SWEEP_SHARE).max(1)
+        self.rest(self.look_ns.saturating_mul(nr as u64), SWEEP_SHARE)
     }
 
     /// How many pages may be armed alone, per `window_ns`, and looked at afterwards. There is
@@ -380,8 +402,8 @@ impl Budget {
     /// later.
     pub(super) fn sentinels(&self, window_ns: u64) -> usize {
         let share = if self.left_ns < 0 { WAITING_SHARE } else { self.shares().1 };
-        let ns = self.of(window_ns) * share / 100;
         let each_ns = (self.page_ns + self.look_ns).max(1);
+        let ns = self.part(window_ns, share);
         usize::try_from(ns / each_ns).unwrap_or(usize::MAX).max(1)
     }
 }
@@ -446,6 +468,23 @@ mod tests {
             (-440_000_000, 100_000_000),
             "there is a limit"
         );
+    }
+
+    #[test]
+    fn the_more_is_overdrawn_the_smaller_are_the_shares() {
+        let mut budget = Budget::default();
+        budget.begin(100, Time(0));
+        let shares = |budget: &Budget| {
+            (budget.looks(100_000_000), budget.rest_of_drawing(1_000_000), budget.rest_of_cross(32))
+        };
+        // 10 % of 1 ms for looks of 1.5 us; 12 % of a CPU's hundredth; 20 % of it for 640 us.
+        let whole = (66, 833_333_333, 320_000_000);
+        let owes = [(0, whole), (20, whole), (40, (33, 1_666_666_666, 640_000_000))];
+        let least = (16, 3_333_333_332, 1_280_000_000);
+        for (owed_ms, told) in owes.into_iter().chain([(80, least), (500, least)]) {
+            budget.left_ns = -owed_ms * 1_000_000;
+            assert_eq!(shares(&budget), told, "{owed_ms} ms are owed");
+        }
     }
 
     #[test]

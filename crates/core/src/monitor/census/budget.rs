@@ -352,10 +352,10 @@ impl Budget {
         core::mem::replace(&mut self.target_ns, 0)
     }
 
-    /// By how much all shares are smaller, in parts of [`STRAIN_GRAIN`]: one and more, the more is
-    /// overdrawn. Each of them keeps below its share, but together with the rest of the program they
-    /// may take more than the budget where everything changes all the time. Then what is owed would
-    /// grow without an end. So it grows until they are as small as the budget wants them.
+    /// By how much all shares are smaller, in parts of [`STRAIN_GRAIN`]: one, and more the more is
+    /// overdrawn. Each kind of work keeps below its share, but where everything changes all the
+    /// time they may take more than the budget together with the rest of the program. What is owed
+    /// would grow without an end. So it grows until the shares are small enough.
     fn strain(&self) -> u64 {
         let overdraft = self.of(OVERDRAFT_NS).max(1);
         let owed = self.left_ns.min(0).unsigned_abs().clamp(overdraft, MOST_STRAIN * overdraft);

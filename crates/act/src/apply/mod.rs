@@ -699,17 +699,11 @@ fn later(bytes: u64) -> Applied {
     Applied { skip: bytes, ..Applied::default() }
 }
 
-/// When to stop between two batches.
+/// When to stop between two batches, and never before the first one. Otherwise nothing would ever
+/// be done where the look alone uses up all of the time.
 fn until(job: Job<'_>) -> impl FnMut() -> bool {
-    let (begin, most) = (job.now, job.request.max_ns);
-    move || now().since(begin) >= most
-}
-
-/// As above, but never before the first batch. Otherwise nothing would ever be done where the look
-/// alone uses up all of the time.
-fn until_after_one(job: Job<'_>) -> impl FnMut() -> bool {
-    let (mut is_over, mut first) = (until(job), true);
-    move || !std::mem::take(&mut first) && is_over()
+    let (begin, most, mut first) = (job.now, job.request.max_ns, true);
+    move || !std::mem::take(&mut first) && now().since(begin) >= most
 }
 
 #[cfg(test)]

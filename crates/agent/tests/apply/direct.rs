@@ -37,6 +37,8 @@ pub(crate) struct Direct {
     pub(crate) actor: Actor,
     pub(crate) scheme: Scheme,
     pub(crate) settings: Settings,
+    /// How long one request may take, in ns.
+    pub(crate) most_ns: u64,
     pub(crate) events: Vec<ActEvent>,
 }
 
@@ -53,8 +55,15 @@ impl Direct {
         };
         let odd = Odd::start()?;
         let (scheme, settings) = (Scheme { action, ..Scheme::default() }, Settings::default());
-        let mut direct =
-            Self { odd, walk, actor: Actor::new(), scheme, settings, events: Vec::new() };
+        let mut direct = Self {
+            odd,
+            walk,
+            actor: Actor::new(),
+            scheme,
+            settings,
+            most_ns: u64::MAX,
+            events: Vec::new(),
+        };
         direct.walk.add_target(ID, direct.odd.pid()).unwrap();
         direct.actor.add_target(ID, direct.odd.pid()).unwrap();
         Some(direct)
@@ -68,7 +77,7 @@ impl Direct {
             .collect();
     }
 
-    /// One request, without limits.
+    /// One request, without limits but that of time.
     pub(crate) fn apply(&mut self, range: AddrRange) -> Applied {
         if self.actor.settings() != [self.settings.clone()] {
             self.actor.set_schemes(vec![self.settings.clone()]);
@@ -85,7 +94,7 @@ impl Direct {
             bypass_filters: false,
             charged: range.len(),
             max_bytes: u64::MAX,
-            max_ns: u64::MAX,
+            max_ns: self.most_ns,
         };
         let applied =
             self.actor.apply(Some(PageView::Tables(&mut self.walk)), &request, &self.scheme);

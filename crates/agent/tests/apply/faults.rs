@@ -295,6 +295,27 @@ fn full_swap_is_told_once_and_harms_nobody() {
     }
 }
 
+/// On a slow machine, or with a small quota, the look at what is to be done takes all of the time.
+#[test]
+fn where_the_look_uses_up_the_time_one_batch_is_done_all_the_same() {
+    let Some(mut direct) = Direct::start(Action::Collapse) else { return };
+    (direct.settings.evidence, direct.most_ns) = (Evidence::Off, 1);
+    let all = mib(0, 4);
+    direct.odd.tell("anon", all, "");
+    direct.odd.tell("nohuge", all, "");
+    direct.odd.tell("fill", all, "");
+    direct.odd.tell("huge", all, "");
+    let one = direct.apply(all);
+    if direct.account().refused.contains_key(&libc::ENOMEM) {
+        eprintln!("skipped: no huge pages to be had");
+        return;
+    }
+    // Unless khugepaged was faster, so that nothing was left to be done.
+    assert!(one.asked == 2 * MIB || one.passed == 0, "{one:?}");
+    direct.pass(all);
+    assert_eq!(direct.odd.smaps(all, "AnonHugePages:"), all.len(), "{:?}", direct.account());
+}
+
 #[test]
 fn memory_that_must_not_be_huge_is_refused_and_the_rest_collapses() {
     let Some(mut direct) = Direct::start(Action::Collapse) else { return };

@@ -9,7 +9,7 @@ use crate::apply::evidence::look::{Look, Seen};
 use crate::apply::pages::{Bits, GRANULE, PageSet, granules};
 use crate::apply::proof::taken::Back;
 use crate::apply::target::{Chosen, Did, TargetState};
-use crate::apply::{ActEvent, Actor, Job, until_after_one};
+use crate::apply::{ActEvent, Actor, Job, until};
 use crate::{Advice, Outcome, PageKind, Process};
 
 /// Bytes per batch of what moves data: about a millisecond of zram.
@@ -118,7 +118,7 @@ impl Actor {
         chosen: &Chosen,
         advice: Advice,
     ) -> (Did, u64) {
-        let mut stop = until_after_one(job);
+        let mut stop = until(job);
         let outcome = if advice == Advice::Cold {
             let before = state.see_chosen(look, chosen);
             let touched = chosen.before(u64::MAX).map(|(start, pages)| {

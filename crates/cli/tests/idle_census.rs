@@ -35,7 +35,7 @@ fn can_run() -> bool {
 fn said(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(is_done(&output), "{said}");
+    assert!(is_done(output.status.code(), &said), "{said}");
     said + &String::from_utf8(output.stdout).unwrap()
 }
 

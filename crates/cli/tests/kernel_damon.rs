@@ -199,7 +199,7 @@ fn text(bytes: &[u8]) -> String {
 
 fn account(out: &Output) -> Value {
     let said = text(&out.stderr);
-    assert!(is_done(out), "{}: {said}", out.status);
+    assert!(is_done(out.status.code(), &said), "{}: {said}", out.status);
     serde_json::from_str(text(&out.stdout).lines().last().unwrap()).unwrap()
 }
 
@@ -335,7 +335,8 @@ fn physical_memory_is_recorded_and_sorted_by_the_kernel() {
         .arg(&record)
         .output()
         .unwrap();
-    assert!(is_done(&out), "{}", text(&out.stderr));
+    let said = text(&out.stderr);
+    assert!(is_done(out.status.code(), &said), "{said}");
     let mut report = isotherm();
     let out = report.args(["report", "memory", "--json", "--by", "owner"]).arg(&record).output();
     let out = out.unwrap();

@@ -208,7 +208,7 @@ fn hot_memory_comes_to_the_fast_node_and_a_dry_run_moves_nothing() {
 
     let args = ["--json", "-q", "-p", &pid];
     let out = tier(&[&args[..], &["--dry-run", "--duration", "15s"]].concat());
-    assert!(is_done(&out), "{}", said(&out));
+    assert!(is_done(out.status.code(), &said(&out)), "{}", said(&out));
     let account: Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!(account["stopped"], "duration");
     assert!(account["links"][0]["promoted"].as_u64().unwrap() > 0, "{account:#}");

@@ -66,8 +66,9 @@ pub struct Driver<O, C> {
     nr_scheme_commits: u64,
     spent: Spent,
     meters_context: bool,
-    /// The CPU time when the last request was answered, if nothing else was wished for since.
-    acted_to: Option<u64>,
+    /// The CPU time when a pass of schemes asked for its first action, if nothing else was wished
+    /// for since.
+    acting_from: Option<u64>,
 }
 
 impl<O: Operations, C: Clock> Driver<O, C> {
@@ -83,7 +84,7 @@ impl<O: Operations, C: Clock> Driver<O, C> {
             nr_scheme_commits: 0,
             spent: Spent { units_ns: 0, acting_ns: 0, context_ns: 0 },
             meters_context: false,
-            acted_to: None,
+            acting_from: None,
         }
     }
 
@@ -117,7 +118,7 @@ impl<O: Operations, C: Clock> Driver<O, C> {
             let wish = self.poll(now);
             self.announce_schemes();
             if !matches!(wish, Wish::Apply) {
-                self.acted_to = None;
+                self.end_acting();
             }
             match wish {
                 Wish::Update => self.update(),
@@ -165,17 +166,27 @@ impl<O: Operations, C: Clock> Driver<O, C> {
     }
 
     /// Asks for an action, and measures what that costs. To read the clock is a system call, and a
-    /// pass of schemes asks for hundreds of actions. So one reading ends the one and begins the
-    /// next: to choose the next one counts as acting, too.
+    /// pass of schemes asks for hundreds of actions, of thousands of targets for ten thousands. So
+    /// it is read when a pass begins and when it ends: to choose the next action counts as acting,
+    /// too.
     fn apply(&mut self) {
-        let before = self.acted_to.take().or_else(|| self.clock.cpu_ns());
+        if self.acting_from.is_none() {
+            self.acting_from = self.clock.cpu_ns();
+        }
         let (request, scheme) = self.context.request();
         let applied = self.ops.apply(&request, scheme);
-        let after = self.clock.cpu_ns();
-        self.spent.acting_ns = self.spent.acting_ns.saturating_add(length(before.zip(after)));
-        // What the context takes is measured by itself then.
-        self.acted_to = after.filter(|_| !self.meters_context);
         self.context.applied(applied);
+        // What the context takes is measured by itself then.
+        if self.meters_context {
+            self.end_acting();
+        }
+    }
+
+    fn end_acting(&mut self) {
+        if let Some(from) = self.acting_from.take() {
+            let took = self.clock.cpu_ns().map(|to| (from, to));
+            self.spent.acting_ns = self.spent.acting_ns.saturating_add(length(took));
+        }
     }
 
     fn observe(&mut self) {

@@ -25,6 +25,17 @@ pub enum Given {
     Always,
 }
 
+/// The place of what belongs to this target, in a list of one item per target. Targets mostly have
+/// their ids in the order in which they were added, so that a search by halves finds nearly all.
+pub(crate) fn place_of<T>(
+    list: &[T],
+    id: TargetId,
+    of: impl Fn(&T) -> TargetId + Copy,
+) -> Option<usize> {
+    let found = list.binary_search_by_key(&id, of).ok();
+    found.or_else(|| list.iter().position(|item| of(item) == id))
+}
+
 /// One target (`struct damon_target`).
 ///
 /// Invariant: regions are sorted, do not overlap, and none is empty. Gaps are possible.
@@ -40,6 +51,8 @@ pub struct Target {
     /// For how long the ranges stay that [`Context::give_ranges`](crate::Context::give_ranges) has
     /// set, if it was used and they are not to be replaced by the next mappings.
     pub(crate) kept: Option<Given>,
+    /// How often its ranges were set. What lies between regions changes only then.
+    pub(crate) nr_set: u64,
     /// The watched pages of its regions; empty unless the method is `first_touch`.
     pub(crate) watches: Watches,
     /// The list in which passes build the new regions. It is kept, so that a steady state allocates
@@ -103,6 +116,7 @@ impl Target {
             }
             last_end = range.end;
         }
+        self.nr_set += 1;
         // Both lists are sorted, so one pass over each is enough.
         let mut rest = ranges;
         self.regions.retain(|r| {
@@ -319,5 +333,24 @@ pub(crate) fn absorb(left: &mut Region, right: &Region, watches: &mut Watches) {
 fn merge_watches(left: &mut Region, right: &Region, watches: &mut Watches) {
     if left.watch != WatchId::NONE || right.watch != WatchId::NONE {
         left.watch = watches.merge(left.watch, left.len(), right.watch, right.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_item_is_found_in_any_order() {
+        for ids in [vec_of(&[]), vec_of(&[4]), vec_of(&[1, 2, 5, 9]), vec_of(&[5, 9, 1, 7, 2])] {
+            for id in (0..11).map(TargetId) {
+                let place = ids.iter().position(|other| *other == id);
+                assert_eq!(place_of(&ids, id, |id| *id), place, "{id:?} of {ids:?}");
+            }
+        }
+    }
+
+    fn vec_of(ids: &[u32]) -> Vec<TargetId> {
+        ids.iter().copied().map(TargetId).collect()
     }
 }

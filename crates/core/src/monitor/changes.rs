@@ -157,7 +157,7 @@ impl Context {
             }
             Change::Ranges(id, ranges, given) => {
                 if self.set_ranges(id, &ranges).is_ok()
-                    && let Some(target) = self.targets.iter_mut().find(|t| t.id == id)
+                    && let Some(target) = self.target_mut(id)
                 {
                     target.kept = Some(given).filter(|given| *given != Given::Now);
                 }

@@ -63,7 +63,7 @@ use crate::ops::{Check, ClearRate, Reclaimed};
 use crate::rng::Rng;
 use crate::scheme::{Eligible, Measure, Schemes};
 use crate::snapshot::{Cost, Snapshot};
-use crate::target::{Given, RangesError, Target, TargetId};
+use crate::target::{Given, RangesError, Target, TargetId, place_of};
 use crate::time::Time;
 use crate::unit::UnitCheck;
 use changes::{Change, fill_aggr_samples};
@@ -304,15 +304,14 @@ impl Context {
         if self.observes() {
             return !maps.is_empty();
         }
-        if let Some(target) = self.targets.iter_mut().find(|t| t.id == id)
-            && let Some(given) = target.kept
-        {
+        let Some(target) = self.target_mut(id) else { return !maps.is_empty() };
+        if let Some(given) = target.kept {
             if given == Given::First {
                 target.kept = None;
             }
             return true;
         }
-        if self.targets.iter().any(|t| t.id == id && t.given) {
+        if target.given {
             return !maps.is_empty() && self.set_ranges(id, maps).is_ok();
         }
         let rule = if self.attrs.strict {
@@ -334,10 +333,14 @@ impl Context {
     /// If a range is empty or two overlap. The target then stays as it was.
     pub fn set_ranges(&mut self, id: TargetId, ranges: &[AddrRange]) -> Result<(), RangesError> {
         let min_region_sz = self.attrs.min_region_sz;
-        match self.targets.iter_mut().find(|t| t.id == id) {
+        match self.target_mut(id) {
             Some(target) => target.set_ranges(ranges, min_region_sz),
             None => Ok(()),
         }
+    }
+
+    pub(super) fn target_mut(&mut self, id: TargetId) -> Option<&mut Target> {
+        place_of(&self.targets, id, |target| target.id).map(|at| &mut self.targets[at])
     }
 
     /// Runs the loop until the driver has something to do, and returns what that is.

@@ -115,7 +115,7 @@ impl Context {
         if !self.observes() {
             return;
         }
-        if let Some(target) = self.targets.iter_mut().find(|t| t.id == id) {
+        if let Some(target) = self.target_mut(id) {
             take(target, regions, max_nr);
         }
     }

@@ -25,7 +25,7 @@ use alloc::vec::Vec;
 
 use super::MOST_ARMED;
 use super::budget::Budget;
-use super::map::Map;
+use super::map::{Map, of_target, unit_at};
 use super::unit::{News, Unit};
 use crate::rng::Rng;
 use crate::snapshot::SPANS;
@@ -339,10 +339,7 @@ impl Changes {
         spans: &[u64; SPANS],
         now: Time,
     ) {
-        let unit_at = |(target, start): Place| {
-            let map = maps.iter().find(|m| m.id == target)?;
-            map.units.get(map.find(start)?)
-        };
+        let unit_at = |(target, start): Place| unit_at(maps, target, start);
         self.alone.retain(|place| {
             let Some(unit) = unit_at(*place).filter(|unit| unit.is_waking()) else { return false };
             // It may have been armed late in its sample.
@@ -364,7 +361,7 @@ impl Changes {
 
 /// The unit at this place, and whether it is spared now.
 fn find(maps: &mut [Map], place: Place, now: Time) -> Option<(&mut Unit, bool)> {
-    let map = maps.iter_mut().find(|m| m.id == place.0)?;
+    let map = of_target(maps, place.0)?;
     let at = map.find(place.1)?;
     let is_spared = map.spared.unit(place.1, now);
     Some((&mut map.units[at], is_spared))

@@ -152,20 +152,23 @@ impl Cross {
 
     /// What turns have counted within the spans now, of so many pages. They leave a doubt, or not.
     /// If they tell of another use of memory than when a cross-section was made, that one is past.
-    /// Of what mostly passes by (`is_passing`) they tell only of chance.
+    /// Of what mostly passes by (`is_passing`) they tell only of chance. Returns whether one has
+    /// become past.
     pub(super) fn doubt(
         &mut self,
         counted: [Option<Turned>; SEEN.len()],
         size: u64,
         is_passing: bool,
-    ) {
+    ) -> bool {
         let is_doubted = |turned: &Turned| turned.now.sigma * DOUBT > turned.now.mean;
         self.is_wanted = counted.iter().flatten().any(is_doubted);
         if is_passing {
-            return;
+            return false;
         }
         let now = counted.map(|turned| Some(turned?.level().times(1.0 / float(size.max(1)))));
+        let nr_before = self.found.len();
         self.forget_contradicted(&now);
+        self.found.len() < nr_before
     }
 
     /// Draws the pages of a new cross-section. Returns how many there are.

@@ -68,6 +68,57 @@ pub(super) struct Run {
     pub(super) interval: (f32, f32),
 }
 
+/// The runs of all targets, in the order of the targets.
+#[derive(Debug, Default)]
+pub(super) struct Runs {
+    all: Vec<Run>,
+    /// By target, the first of its runs; and how many there are.
+    firsts: Vec<usize>,
+}
+
+impl Runs {
+    /// Draws them anew, at most about `most`. Returns about how long that takes, in ns.
+    pub(super) fn draw(&mut self, maps: &[Map], now: Time, most: usize) -> u64 {
+        let work_ns = draw(maps, now, most, &mut self.all);
+        self.sort(maps.len());
+        work_ns
+    }
+
+    /// Those of the target with this number.
+    pub(super) fn of(&self, target: usize) -> &[Run] {
+        let first = |nr: usize| self.firsts.get(nr).copied().unwrap_or(0);
+        self.all.get(first(target)..first(target + 1)).unwrap_or_default()
+    }
+
+    /// There are so many targets now. `to` tells the number of one from what it was; none if it is
+    /// a target no more. They are in the same order as before.
+    pub(super) fn renumber(&mut self, nr: usize, to: impl Fn(usize) -> Option<usize>) {
+        self.all.retain_mut(|run| {
+            let target = to(run.target);
+            run.target = target.unwrap_or(0);
+            target.is_some()
+        });
+        self.sort(nr);
+    }
+
+    fn sort(&mut self, nr: usize) {
+        let mut at = 0;
+        self.firsts.clear();
+        for target in 0..=nr {
+            at += self.all[at..].iter().take_while(|run| run.target < target).count();
+            self.firsts.push(at);
+        }
+    }
+
+    /// These, of so many targets.
+    #[cfg(test)]
+    pub(super) fn of_test(all: Vec<Run>, nr: usize) -> Self {
+        let mut runs = Self { all, firsts: Vec::new() };
+        runs.sort(nr);
+        runs
+    }
+}
+
 #[expect(clippy::cast_precision_loss, reason = "a weight")]
 const fn float(n: u64) -> f32 {
     n as f32
@@ -189,7 +240,7 @@ fn log_age(ns: u64) -> f32 {
 
 /// Writes the runs of all targets, in order, at most about `most`. Returns about how long that
 /// takes, in ns.
-pub(super) fn draw(maps: &[Map], now: Time, most: usize, runs: &mut Vec<Run>) -> u64 {
+fn draw(maps: &[Map], now: Time, most: usize, runs: &mut Vec<Run>) -> u64 {
     runs.clear();
     let (mut nr_whole, mut nr_by_cell, mut nr_joined) = (0, 0, 0);
     let limit = most.saturating_mul(MOST_RUNS).max(MOST_RUNS * 256);
@@ -286,7 +337,9 @@ fn join(runs: &mut Vec<Run>, most: usize, regions: usize) {
     let alternates = |pair: &&[Run]| pair[0].known != pair[1].known;
     let across = runs.windows(2).filter(alternates).count() >= regions.div_ceil(2);
     join_pairs(runs, most, across);
-    join_pairs(runs, most, true);
+    if !across {
+        join_pairs(runs, most, true);
+    }
 }
 
 fn join_pairs(runs: &mut Vec<Run>, most: usize, across: bool) {

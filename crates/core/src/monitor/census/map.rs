@@ -17,11 +17,11 @@ use super::curve::{self, Course, Curve, Drift, Lines};
 use super::touched::Sums;
 use super::unit::{News, Outline, Unit, Woken};
 use crate::addr::{AddrRange, round_down};
-use crate::ops::Reclaimed;
+use crate::ops::{ClearRate, Reclaimed};
 use crate::region::Region;
 use crate::rng::Rng;
-use crate::snapshot::SPANS;
-use crate::target::TargetId;
+use crate::snapshot::{SPANS, Touched};
+use crate::target::{Target, TargetId, place_of};
 use crate::time::Time;
 use crate::unit::{PageBits, UNIT};
 
@@ -50,12 +50,30 @@ const CALM: (u64, u64) = (20_000_000_000, 128);
 /// The longest time between two turns, in ns, if in that span every unit has changed.
 const REST_OF_ALL_NS: u64 = 60_000_000;
 
+/// The place of a target's map among those of all targets.
+pub(super) fn place(maps: &[Map], id: TargetId) -> Option<usize> {
+    place_of(maps, id, |map| map.id)
+}
+
+/// The map of a target.
+pub(super) fn of_target(maps: &mut [Map], id: TargetId) -> Option<&mut Map> {
+    place(maps, id).map(|at| &mut maps[at])
+}
+
+/// The unit of a target that begins there.
+pub(super) fn unit_at(maps: &[Map], id: TargetId, start: u64) -> Option<&Unit> {
+    let map = &maps[place(maps, id)?];
+    map.units.get(map.find(start)?)
+}
+
 /// The units of one target.
 #[derive(Debug, Default)]
 pub(super) struct Map {
     pub(super) id: TargetId,
-    /// What is watched: the runs of adjacent regions.
+    /// What is watched: the runs of adjacent regions. And how often the target's ranges had been
+    /// set when that was found out; 0 if it never was.
     pub(super) areas: Vec<AddrRange>,
+    nr_set: u64,
     /// Sorted by start. A unit that two areas share is there once.
     pub(super) units: Vec<Unit>,
     /// Where each of them is.
@@ -87,6 +105,8 @@ pub(super) struct Map {
     pub(super) cross: Cross,
     /// The largest share of touched pages that others hide, over all spans.
     pub(super) hidden: f64,
+    /// What was told of the spans last, of which, and how often others cleared bits then.
+    told: (Touched, [u64; SPANS], ClearRate),
     /// Starts of units of which the next snapshot tells.
     pub(super) fresh: Vec<u64>,
     /// What was found touched when units were made old, until it is told.
@@ -148,6 +168,12 @@ impl Map {
             (nr + 1, sum.saturating_add(unit.looked.since(first)))
         });
         Some(first + sum / nr)
+    }
+
+    /// As [`Map::fit`], if the target's ranges were set since.
+    pub(super) fn follow(&mut self, target: &Target, now: Time) -> Option<u64> {
+        let nr_set = core::mem::replace(&mut self.nr_set, target.nr_set);
+        if nr_set == target.nr_set { None } else { self.fit(&target.regions, now) }
     }
 
     /// Fits the units to a target's regions. Units that stay keep what is known of them. Returns
@@ -303,6 +329,27 @@ impl Map {
         let unit_at = |start| self.units.get(self.places.find(start)?);
         cross.end(unit_at, counted, size, spans, (now, rest_ns));
         self.cross = cross;
+        self.sums.are_told = false;
+    }
+
+    /// How much was touched within the spans, if others clear bits so often. By that a
+    /// cross-section is wanted, or not. Of many targets most sleep, and of them nothing new is to
+    /// be told.
+    pub(super) fn tell(&mut self, spans: &[u64; SPANS], others: &ClearRate) -> Touched {
+        let (told, told_spans, told_others) = &self.told;
+        let (lines, nr) = (self.lines(spans), self.units.len());
+        let touched = || self.sums.touched(nr, self.watched, others, &lines);
+        if self.sums.are_told && (told_spans, told_others) == (spans, others) {
+            debug_assert_eq!(*told, touched(), "nothing has changed");
+            return *told;
+        }
+        let touched = touched();
+        let ((counted, size), is_passing) = (self.sums.counted(nr, &lines), lines.is_passing);
+        let is_past = self.cross.doubt(counted, size, is_passing);
+        self.hidden = self.sums.hidden(others);
+        self.told = (touched, *spans, *others);
+        self.sums.are_told = !is_past;
+        touched
     }
 
     /// What is known of the spans beside the sums.
@@ -314,6 +361,7 @@ impl Map {
     /// A unit was armed since something had woken up, which had passed by then, or not.
     pub(super) fn take_alarm(&mut self, is_false: bool) {
         let to = if is_false { u8::MAX } else { 0 };
+        self.sums.are_told = false;
         self.false_alarms = u8::midpoint(self.false_alarms, u8::midpoint(self.false_alarms, to));
     }
 

@@ -43,9 +43,9 @@ use core::cmp::Reverse;
 
 use self::budget::Budget;
 use self::changes::Changes;
-use self::draw::{Run, draw};
+use self::draw::{Run, Runs};
 use self::lost::widened;
-use self::map::{CHUNK, Map, Spared};
+use self::map::{CHUNK, Map, Spared, of_target, place, unit_at};
 use self::planes::{EARLY, is_over};
 use self::turns::Turns;
 use super::Wish;
@@ -56,7 +56,7 @@ use crate::attrs::Attrs;
 use crate::interval::count;
 use crate::ops::{ClearRate, Observed, Reclaimed};
 use crate::snapshot::{RegionInfo, SPANS, TargetInfo, UnitInfo};
-use crate::target::{Target, TargetId};
+use crate::target::{Target, TargetId, place_of};
 use crate::time::Time;
 use crate::unit::UnitCheck;
 
@@ -89,7 +89,8 @@ const SPARED: (usize, u64) = (128, 12_000_000_000);
 /// queue that reclaim takes from, and memory in use is paged out until it has gone through once.
 const SPARED_FIRST: usize = 16;
 /// Units that are tried for a sentinel, per window: usually, and after something has changed. And
-/// the fewest of each target, where there are many.
+/// the fewest of each target where there are many, of as many targets as the larger of these
+/// numbers allows. The others follow in the next windows.
 const SENTINELS_TRIED: (usize, usize) = (256, 4096);
 const LEAST_TRIED: usize = 16;
 /// A list of looks to come is not shortened below this number.
@@ -123,11 +124,13 @@ pub(crate) struct Census {
     prune_at: [usize; 2 + LATER_NS.len()],
     /// The target that comes first when units are armed in turn.
     first_map: usize,
+    /// The target whose units are tried first for a sentinel.
+    sentinels_from: usize,
     changes: Changes,
     budget: Budget,
     /// Units of which a page was armed alone in this window.
     watched_alone: Vec<(TargetId, u64)>,
-    runs: Vec<Run>,
+    runs: Runs,
     observed: Vec<Observed>,
     /// How often others clear accessed bits.
     others: ClearRate,
@@ -139,6 +142,8 @@ pub(crate) struct Census {
     draw_cost: u64,
     /// Whether something has changed that regions should show soon.
     changed: bool,
+    /// The place of the map that was asked for last.
+    asked: usize,
     /// Whether there was nothing left to arm when it was tried last.
     idle: bool,
     /// Whether a window begins, so that sentinels are chosen.
@@ -190,7 +195,7 @@ impl Sampler for Census {
         let nr = (scene.units.len(), nr_pages);
         let took_ns = self.budget.armed(nr, now, scene.units_cpu);
         for check in &*scene.units {
-            let Some(map) = self.maps.iter_mut().find(|m| m.id == check.target) else { continue };
+            let Some(map) = of_target(&mut self.maps, check.target) else { continue };
             let Some(at) = map.find(check.start) else { continue };
             let unit = &mut map.units[at];
             map.found.note(check, unit.looked);
@@ -272,8 +277,7 @@ impl Sampler for Census {
                     break;
                 }
                 list.pop_front();
-                let map = self.maps.iter().find(|m| m.id == due.target);
-                let unit = map.and_then(|m| m.units.get(m.find(due.start)?));
+                let unit = unit_at(&self.maps, due.target, due.start);
                 if let Some(unit) = unit.filter(|u| u.expects(due.since)) {
                     scene.units.push(UnitCheck::new(due.target, due.start, *unit.pages));
                 }
@@ -282,8 +286,7 @@ impl Sampler for Census {
         let (maps, passed, units) = (&self.maps, scene.passed, &mut *scene.units);
         self.soon.retain(|due| {
             let is_due = due.sample <= passed;
-            let map = maps.iter().find(|m| is_due && m.id == due.target);
-            let unit = map.and_then(|m| m.units.get(m.find(due.start)?));
+            let unit = is_due.then(|| unit_at(maps, due.target, due.start)).flatten();
             let unit = unit.filter(|u| u.since == due.since);
             units.extend(unit.map(|u| UnitCheck::new(due.target, due.start, *u.pages)));
             !is_due
@@ -316,7 +319,7 @@ impl Sampler for Census {
         self.budget.looked(scene.units.len(), now, scene.units_cpu);
         let spans = spans(scene.attrs);
         for check in &*scene.units {
-            let Some(map) = self.maps.iter_mut().find(|m| m.id == check.target) else { continue };
+            let Some(map) = of_target(&mut self.maps, check.target) else { continue };
             let Some(at) = map.find(check.start) else { continue };
             let is_passing = map.is_passing();
             let unit = &mut map.units[at];
@@ -396,15 +399,15 @@ impl Sampler for Census {
         self.changed = false;
         self.sample_us = scene.attrs.sample_us;
         let most = usize::try_from(scene.attrs.max_nr_regions).unwrap_or(usize::MAX);
-        let work_ns = draw(&self.maps, scene.now, most, &mut self.runs);
+        let work_ns = self.runs.draw(&self.maps, scene.now, most);
         let rest_ns = self.budget.rest_of_drawing(work_ns).min(LONGEST_KEPT_NS);
         self.draw_cost = rest_ns / window_ns;
         self.draw_after = self.draw_after.saturating_add(self.draw_cost);
         let max = count(scene.attrs.max_nr_accesses());
         for (nr, target) in scene.targets.iter_mut().enumerate() {
             self.observed.clear();
-            let runs = self.runs.iter().filter(|run| run.target == nr);
-            self.observed.extend(runs.map(|run| Observed {
+            let runs = self.runs.of(nr);
+            self.observed.extend(runs.iter().map(|run| Observed {
                 range: run.range,
                 nr_accesses: rounded(run.rate * max),
                 age: u32::try_from(run.age_ns / window_ns).unwrap_or(u32::MAX),
@@ -412,8 +415,7 @@ impl Sampler for Census {
                 in_use: run.rate > 0.0 || run.touched.is_any(),
             }));
             take(target, &self.observed, scene.attrs.max_nr_accesses());
-            let known = self.runs.iter().filter(|run| run.target == nr).map(|run| run.known);
-            target.regions.iter_mut().zip(known).for_each(|(r, known)| r.unresolved = !known);
+            target.regions.iter_mut().zip(runs).for_each(|(r, run)| r.unresolved = !run.known);
         }
         Some(Ended { max_nr: None, start, end: scene.now, lost: 0 })
     }
@@ -426,8 +428,8 @@ impl Sampler for Census {
     }
 
     fn interval(&mut self, target: &Target, max_nr_accesses: u32, out: &mut Vec<RegionInfo>) {
-        let nr = self.maps.iter().position(|m| m.id == target.id);
-        let mut runs = self.runs.iter().filter(|run| Some(run.target) == nr).peekable();
+        let at = self.place(target.id);
+        let mut runs = at.map_or(&[][..], |nr| self.runs.of(nr)).iter().peekable();
         let max = count(max_nr_accesses);
         out.extend(target.regions.iter().map(|r| {
             // Schemes may have split regions since they were drawn.
@@ -449,7 +451,7 @@ impl Sampler for Census {
     }
 
     fn reclaimed(&mut self, target: TargetId, reclaimed: Reclaimed<'_>, now: Time) {
-        if let Some(map) = self.maps.iter_mut().find(|m| m.id == target) {
+        if let Some(map) = of_target(&mut self.maps, target) {
             map.set_reclaimed(reclaimed, now);
         } else {
             let mut spared = Spared::default();
@@ -475,12 +477,9 @@ impl Sampler for Census {
     }
 
     fn pages(&mut self, target: &Target, info: &mut TargetInfo) {
-        let Some(map) = self.maps.iter_mut().find(|m| m.id == target.id) else { return };
-        let (lines, nr) = (map.lines(&self.spans), map.units.len());
-        info.touched = Some(map.sums.touched(nr, map.watched, &self.others, &lines));
-        let ((counted, size), is_passing) = (map.sums.counted(nr, &lines), lines.is_passing);
-        map.cross.doubt(counted, size, is_passing);
-        map.hidden = map.sums.hidden(&self.others);
+        let Some(at) = self.place(target.id) else { return };
+        let map = &mut self.maps[at];
+        info.touched = Some(map.tell(&self.spans, &self.others));
         let mut fresh = core::mem::take(&mut map.fresh);
         fresh.sort_unstable();
         fresh.dedup();
@@ -497,6 +496,15 @@ impl Sampler for Census {
 }
 
 impl Census {
+    /// The place of a target's map. Mostly it is the one that was asked for last, or the next.
+    fn place(&mut self, id: TargetId) -> Option<usize> {
+        let is = |at: &usize| self.maps.get(*at).is_some_and(|map| map.id == id);
+        let near = [self.asked, self.asked + 1, 0].into_iter().find(is);
+        let at = near.or_else(|| place(&self.maps, id))?;
+        self.asked = at;
+        Some(at)
+    }
+
     /// Takes out looks at units that were armed again since. What is touched all the time is armed
     /// every second or so, and the list for a minute would hold dozens of entries for it.
     fn prune(&mut self) {
@@ -505,8 +513,7 @@ impl Census {
                 continue;
             }
             list.retain(|due| {
-                let map = self.maps.iter().find(|m| m.id == due.target);
-                let unit = map.and_then(|m| m.units.get(m.find(due.start)?));
+                let unit = unit_at(&self.maps, due.target, due.start);
                 unit.is_some_and(|unit| unit.expects(due.since))
             });
             *prune_at = list.len() * 2;
@@ -515,26 +522,37 @@ impl Census {
 
     /// Follows the targets and their regions.
     fn fit(&mut self, scene: &mut Scene<'_>) {
-        self.maps.retain(|m| scene.targets.iter().any(|t| t.id == m.id));
-        for (nr, target) in scene.targets.iter().enumerate() {
-            let at = self.maps.iter().position(|m| m.id == target.id);
-            match at {
-                Some(at) => self.maps.swap(at, nr),
-                None => {
-                    let mut map = Map::new(target.id, scene.rng);
-                    if let Some(at) = self.early.iter().rposition(|(id, _)| *id == target.id) {
-                        map.spared = self.early.swap_remove(at).1;
-                    }
-                    self.maps.insert(nr, map);
-                }
-            }
-            if let Some(fresh) = self.maps[nr].fit(&target.regions, scene.now) {
+        let ids = scene.targets.iter().map(|target| target.id);
+        if !self.maps.iter().map(|map| map.id).eq(ids) {
+            self.follow_targets(scene);
+        }
+        for (map, target) in self.maps.iter_mut().zip(&*scene.targets) {
+            if let Some(fresh) = map.follow(target, scene.now) {
                 self.budget.advance(fresh);
                 // Regions have to fit the new areas at once.
                 self.draw_after = 0;
             }
         }
         self.early.clear();
+    }
+
+    /// Makes one map of each target, in their order. Runs that were drawn stay with their targets.
+    fn follow_targets(&mut self, scene: &mut Scene<'_>) {
+        let before: Vec<TargetId> = self.maps.iter().map(|map| map.id).collect();
+        let targets = &*scene.targets;
+        self.maps.retain(|map| place_of(targets, map.id, |target| target.id).is_some());
+        for (nr, target) in targets.iter().enumerate() {
+            if let Some(at) = place(&self.maps, target.id) {
+                self.maps.swap(at, nr);
+                continue;
+            }
+            let mut map = Map::new(target.id, scene.rng);
+            if let Some(at) = self.early.iter().rposition(|(id, _)| *id == target.id) {
+                map.spared = self.early.swap_remove(at).1;
+            }
+            self.maps.insert(nr, map);
+        }
+        self.runs.renumber(self.maps.len(), |nr| place(&self.maps, before[nr]));
     }
 
     /// Units in turn: those that were never armed, and those that have waited long enough.
@@ -573,12 +591,20 @@ impl Census {
             now,
             &mut self.watched_alone,
         );
-        let maps = from(&mut self.maps, self.first_map);
-        for map in maps.filter(|map| !map.spared.all(now)) {
+        let (mut nr_maps, mut nr_tried) = (0, 0);
+        for map in from(&mut self.maps, self.sentinels_from) {
+            if left == 0 || nr_tried >= SENTINELS_TRIED.1 {
+                break;
+            }
+            nr_maps += 1;
+            if map.spared.all(now) {
+                continue;
+            }
             for _ in 0..tried.min(map.units.len()) {
                 if left == 0 {
                     break;
                 }
+                nr_tried += 1;
                 let Some(at) = map.next_for_sentinel() else { break };
                 let unit = &mut map.units[at];
                 let is_asked = |c: &UnitCheck| (c.target, c.start) == (map.id, unit.start);
@@ -592,6 +618,7 @@ impl Census {
                 }
             }
         }
+        self.sentinels_from = (self.sentinels_from + nr_maps) % self.maps.len().max(1);
     }
 
     /// Pages all over a target, where turns leave a doubt. They come before the next turns.
@@ -614,8 +641,7 @@ impl Census {
         if scene.window_over() {
             left = left.max(self.budget.looks(spans(scene.attrs)[1]));
             for (target, start) in self.watched_alone.drain(..) {
-                let map = self.maps.iter().find(|m| m.id == target);
-                let unit = map.and_then(|m| m.units.get(m.find(start)?));
+                let unit = unit_at(&self.maps, target, start);
                 scene.units.extend(unit.map(|u| UnitCheck::new(target, start, *u.pages)));
             }
         }
@@ -685,6 +711,7 @@ fn rounded(x: f32) -> u32 {
 mod tests {
     use super::*;
     use crate::addr::AddrRange;
+    use crate::monitor::Schedule;
     use crate::region::Region;
     use crate::rng::Rng;
 
@@ -707,6 +734,7 @@ mod tests {
         };
         let runs =
             alloc::vec![run(0, 4, true, true), run(4, 6, false, true), run(6, 8, true, false)];
+        let runs = Runs::of_test(runs, 1);
         let mut census = Census { maps: alloc::vec![map], runs, ..Census::default() };
         let mut target = Target::new(id);
         for (from, to) in [(0, 1), (1, 4), (4, 6), (6, 7), (7, 8)] {
@@ -721,5 +749,43 @@ mod tests {
         assert!(out[1].hi < 20.0, "measured: {:?}", out[1]);
         assert!(out[3].hi >= 20.0 && out[3].lo > 0.0, "a guess: {:?}", out[3]);
         assert!(out[0].touched.is_some() && out[2].touched.is_none());
+    }
+
+    /// Processes that have forked have the same addresses.
+    #[test]
+    fn what_was_drawn_stays_with_its_target_when_another_one_ends() {
+        let (mut rng, range) = (Rng::seeded(1), AddrRange::new(0, 4 << 20));
+        let rates = [(7, 0.1), (3, 0.5), (5, 1.0)];
+        let maps = rates.iter().map(|(id, _)| Map::new(TargetId(*id), &mut rng)).collect();
+        let run = |(target, rate)| Run { target, ..Run::of_test(range, rate) };
+        let runs = rates.iter().map(|(_, rate)| *rate).enumerate().map(run).collect();
+        let runs = Runs::of_test(runs, rates.len());
+        let mut census = Census { maps, runs, ..Census::default() };
+        let target = |id| {
+            let mut target = Target::new(TargetId(id));
+            target.regions.push(Region::new(range));
+            target
+        };
+        let mut targets = [target(7), target(5), target(8)];
+        census.fit(&mut Scene {
+            targets: &mut targets,
+            attrs: &Attrs::default(),
+            rng: &mut rng,
+            batch: &mut Vec::new(),
+            units: &mut Vec::new(),
+            units_cpu: None,
+            passed: 0,
+            turn: &Schedule::default(),
+            now: Time(0),
+        });
+        let mut told = |target: &Target| {
+            let mut out = Vec::new();
+            census.interval(target, 20, &mut out);
+            (out[0].resolved, out[0].hi)
+        };
+        let [first, second, new] = targets.each_ref().map(&mut told);
+        assert!(first.0 && first.1 < 10.0, "{first:?}");
+        assert_eq!(second, (true, 20.0));
+        assert!(!new.0, "nothing was drawn of it: {new:?}");
     }
 }

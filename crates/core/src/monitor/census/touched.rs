@@ -334,6 +334,8 @@ pub(super) struct Sums {
     size: u64,
     /// Units that were never looked at, and the pages that the target has in them.
     unknown: [u64; 2],
+    /// Whether neither these nor what else is known of the spans has changed since that was told.
+    pub(super) are_told: bool,
 }
 
 impl Sums {
@@ -347,6 +349,7 @@ impl Sums {
 
     fn change(&mut self, unit: &Unit, sign: i64) {
         let change = |a: &mut u64, b: u64| *a = a.wrapping_add_signed(sign * b.cast_signed());
+        self.are_told = false;
         if !unit.known {
             let [units, pages] = &mut self.unknown;
             change(units, 1);

@@ -73,6 +73,7 @@ impl Map {
     pub(in crate::monitor::census) fn start_over(&mut self, now: Time) -> u64 {
         self.busy_at = now;
         self.drifts = Default::default();
+        self.sums.are_told = false;
         let mut nr = 0;
         for _ in 0..self.units.len().min(MOST_VISITED) {
             let at = self.few_woken.at % self.units.len();

@@ -81,3 +81,25 @@ fn a_process_that_sleeps_may_be_cold() {
     assert_eq!(found, None);
     assert!(facts.gather([(ID, child.id())]).is_empty(), "it is gone");
 }
+
+#[test]
+fn what_was_done_while_nobody_asked_is_no_fact() {
+    let mut facts = Facts::new(Proc::default());
+    let id = std::process::id();
+    let work = || {
+        let begin = std::time::Instant::now();
+        while begin.elapsed() < Duration::from_millis(60) {
+            std::hint::spin_loop();
+        }
+    };
+    // The tests of this process run side by side, so there may be more than this work.
+    let mut did = |forgets: bool| -> u64 {
+        work();
+        if forgets {
+            facts.forget();
+        }
+        facts.gather([(ID, id)]).iter().map(|f| f.cpu_ns).sum()
+    };
+    assert_eq!([did(false), did(true)], [0; 2], "the first look, and what was forgotten");
+    assert!(did(false) > 0, "from then on it counts");
+}

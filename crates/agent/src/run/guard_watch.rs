@@ -67,7 +67,12 @@ impl GuardWatch {
         if !matches!(self.belief, Belief::Believed) {
             return self.test(monitor);
         }
-        let facts = self.facts.gather(targets);
+        let facts = if self.guard.asks(monitor.snapshot()) {
+            self.facts.gather(targets)
+        } else {
+            self.facts.forget();
+            &[]
+        };
         let mut verdict = self.guard.window(monitor.snapshot(), facts);
         if verdict == Verdict::Suspicious {
             verdict = match monitor.young_pages() {

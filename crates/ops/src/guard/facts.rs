@@ -1,5 +1,7 @@
 //! What the targets did, by `/proc`: two small files per target and window.
 
+use std::collections::BTreeMap;
+
 use isotherm_core::TargetId;
 use isotherm_host::proc::{Proc, ProcFile, parse_stat};
 
@@ -22,17 +24,21 @@ pub struct TargetFacts {
 pub struct Facts {
     proc: Proc,
     ns_per_tick: u64,
-    last: Vec<Seen>,
+    last: BTreeMap<TargetId, Seen>,
+    /// Counts the looks. What was seen before the number `since` is forgotten.
+    nr: u64,
+    since: u64,
     out: Vec<TargetFacts>,
     buf: Vec<u8>,
 }
 
 #[derive(Debug)]
 struct Seen {
-    id: TargetId,
     stat: ProcFile,
     statm: ProcFile,
     last: Option<Sizes>,
+    /// The number of that look.
+    nr: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -47,43 +53,51 @@ impl Facts {
     #[must_use]
     pub fn new(proc: Proc) -> Self {
         let ns_per_tick = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
-        Self { proc, ns_per_tick, last: Vec::new(), out: Vec::new(), buf: Vec::new() }
+        let (last, out, buf) = (BTreeMap::new(), Vec::new(), Vec::new());
+        Self { proc, ns_per_tick, last, nr: 0, since: 0, out, buf }
     }
 
     /// Looks at the targets, given with their pids. A target's first look counts as nothing done,
     /// and so does a target that is gone.
     pub fn gather(&mut self, targets: impl IntoIterator<Item = (TargetId, u32)>) -> &[TargetFacts] {
         self.out.clear();
+        self.nr += 1;
+        let (nr, since) = (self.nr, self.since);
         for (id, pid) in targets {
-            let nr = self.last.iter().position(|seen| seen.id == id).unwrap_or_else(|| {
-                self.last.push(Seen::new(id));
-                self.last.len() - 1
-            });
-            let seen = &mut self.last[nr];
+            let keeps_open = self.out.len() < MOST_OPEN;
+            let seen = self.last.entry(id).or_default();
             let Some(now) = seen.look(&self.proc, pid, &mut self.buf) else { continue };
             let mut facts = TargetFacts { id, ..TargetFacts::default() };
-            if let Some(before) = seen.last.replace(now) {
+            let is_told = std::mem::replace(&mut seen.nr, nr) > since;
+            if let Some(before) = seen.last.replace(now).filter(|_| is_told) {
                 let ticks = now.ticks.saturating_sub(before.ticks);
                 facts.cpu_ns = ticks.saturating_mul(self.ns_per_tick);
                 facts.changed = now.pages != before.pages;
             }
-            if nr >= MOST_OPEN {
+            if !keeps_open {
                 seen.stat.close();
                 seen.statm.close();
             }
             self.out.push(facts);
         }
-        let out = &self.out;
-        self.last.retain(|seen| out.iter().any(|facts| facts.id == seen.id));
-        out
+        self.last.retain(|_, seen| seen.nr == nr);
+        &self.out
+    }
+
+    /// What the targets did before the next look counts as nothing. Cheap, for windows in which
+    /// nobody asks.
+    pub const fn forget(&mut self) {
+        self.since = self.nr;
+    }
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self { stat: ProcFile::new("stat"), statm: ProcFile::new("statm"), last: None, nr: 0 }
     }
 }
 
 impl Seen {
-    const fn new(id: TargetId) -> Self {
-        Self { id, stat: ProcFile::new("stat"), statm: ProcFile::new("statm"), last: None }
-    }
-
     fn look(&mut self, proc: &Proc, pid: u32, buf: &mut Vec<u8>) -> Option<Sizes> {
         let stat = parse_stat(self.stat.read(proc, pid, buf)?)?;
         let ticks = stat.utime.saturating_add(stat.stime);

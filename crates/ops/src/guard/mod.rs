@@ -122,6 +122,13 @@ impl Guard {
         }
     }
 
+    /// Whether [`Guard::window`] has to know what the targets did: if nothing was touched in this
+    /// one. To find that out takes two small files of each target.
+    #[must_use]
+    pub fn asks(&self, snapshot: &Snapshot) -> bool {
+        !self.silent && snapshot.nr_regions() > 0 && !is_touched(snapshot)
+    }
+
     /// Takes in a window. `facts` is what the targets did since the last one.
     pub fn window(&mut self, snapshot: &Snapshot, facts: &[TargetFacts]) -> Verdict {
         let from = self.last_end.unwrap_or(snapshot.start).max(snapshot.start.min(snapshot.end));
@@ -133,8 +140,7 @@ impl Guard {
             // Nothing is watched, so nothing can be acted on.
             return self.fine(self.needed_ns);
         }
-        let mut regions = snapshot.targets.iter().flat_map(|t| &t.regions);
-        if regions.any(|r| r.resolved && r.nr_accesses > 0) {
+        if is_touched(snapshot) {
             return self.fine(self.wait_ns);
         }
         self.seen.windows += 1;
@@ -176,6 +182,12 @@ impl Guard {
         self.suspects = false;
         Verdict::Fine
     }
+}
+
+/// Whether a set has seen any access.
+fn is_touched(snapshot: &Snapshot) -> bool {
+    let mut regions = snapshot.targets.iter().flat_map(|t| &t.regions);
+    regions.any(|r| r.resolved && r.nr_accesses > 0)
 }
 
 /// Counts the young leaves (pages, or huge pages) of whole targets; for [`Guard::control`].

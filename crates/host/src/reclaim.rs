@@ -183,6 +183,22 @@ impl Reclaim {
     /// machine. A counter that was read less than 100 ms before, for whichever process, is not read
     /// again.
     pub fn counted(&mut self, pid: u32, now_ns: u64) -> Counted {
+        let of_machine = self.machine(now_ns);
+        let mut counted = self.of_process(pid).unwrap_or_default();
+        counted.all = counted.all.saturating_add(of_machine.for_itself);
+        counted.kinds = of_machine.kinds;
+        counted.strain = counted.strain.or(of_machine.strain);
+        counted
+    }
+
+    /// Pages that reclaim has looked at on the whole machine, for cgroups as well, so that of no
+    /// process more were. `None`: the kernel does not tell. The time is that of
+    /// [`Reclaim::counted`].
+    pub fn kinds(&mut self, now_ns: u64) -> Option<Kinds> {
+        self.machine(now_ns).kinds
+    }
+
+    fn machine(&mut self, now_ns: u64) -> Machine {
         let mut last = self.last();
         if now_ns.saturating_sub(last.read_ns) >= SHARED_NS {
             *last = Last { read_ns: now_ns, ..Last::default() };
@@ -192,11 +208,7 @@ impl Reclaim {
         drop(last);
         let of_machine = known.unwrap_or_else(|| self.of_machine_now());
         self.last().of_machine = Some(of_machine);
-        let mut counted = self.of_process(pid).unwrap_or_default();
-        counted.all = counted.all.saturating_add(of_machine.for_itself);
-        counted.kinds = of_machine.kinds;
-        counted.strain = counted.strain.or(of_machine.strain);
-        counted
+        of_machine
     }
 
     fn of_process(&mut self, pid: u32) -> Option<Counted> {

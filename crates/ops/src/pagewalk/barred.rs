@@ -9,14 +9,16 @@ use super::PageWalk;
 
 /// Least time between two readings of the mappings, in ns.
 const EVERY_NS: u64 = 1_000_000_000;
-/// The same, as a multiple of what a reading costs: 0.1 %.
+/// The same, as a multiple of what a reading of all targets costs: 0.1 %.
 const REST: u64 = 1000;
 
 /// The mappings of one address space that must get no advice, sorted.
 #[derive(Debug, Default)]
 pub(super) struct Barred {
     ranges: Vec<AddrRange>,
-    next: Time,
+    /// When the last reading ended, and what it cost, in ns.
+    read: Time,
+    pub(super) cost_ns: u64,
 }
 
 impl Barred {
@@ -35,16 +37,20 @@ impl PageWalk {
     /// Reads the mappings of an address space again, if it is time to or if they must have changed.
     pub(super) fn read_barred(&mut self, slot: u16, changed: bool) {
         let begin = now();
+        let rest_ns = self.all_barred_ns.saturating_mul(REST).max(EVERY_NS);
         let barred = &mut self.fallback(slot).barred;
-        if begin < barred.next && !changed {
+        let is_read = barred.cost_ns > 0 && begin.since(barred.read) < rest_ns;
+        if is_read && !changed {
             return;
         }
         let mut ranges = std::mem::take(&mut barred.ranges);
         ranges.clear();
         self.tables.barred_from_cold(slot, &mut ranges);
-        let end = now();
-        let next = end + (end.since(begin) * REST).max(EVERY_NS);
-        self.fallback(slot).barred = Barred { ranges, next };
+        let read = now();
+        let cost_ns = read.since(begin).max(1);
+        let before =
+            std::mem::replace(&mut self.fallback(slot).barred, Barred { ranges, read, cost_ns });
+        self.all_barred_ns = (self.all_barred_ns + cost_ns).saturating_sub(before.cost_ns);
     }
 }
 
@@ -60,7 +66,7 @@ mod tests {
         let range =
             |first: u64, behind: u64| AddrRange::new(UNIT + first * 4096, UNIT + behind * 4096);
         let ranges = vec![range(0, 3), range(10, 12), range(500, 1000), range(4000, 4001)];
-        let barred = Barred { ranges, next: Time(0) };
+        let barred = Barred { ranges, ..Barred::default() };
         for (nr, shift, expected) in
             [(1, 12, 17), (2, 12, 488), (3, 12, 0), (1, 21, 512), (0, 12, 0)]
         {

@@ -105,6 +105,8 @@ pub struct PageWalk {
     spares_same_size: bool,
     /// What it takes to read the mappings of all targets once, in ns of CPU time.
     all_maps_ns: u64,
+    /// What the last readings of what must get no advice have cost, of all targets, in ns.
+    all_barred_ns: u64,
     /// When the kernel may be made to put pages on their LRU lists.
     next_drain: Time,
     text: Vec<u8>,
@@ -136,6 +138,7 @@ impl PageWalk {
             same_size_ns: 0,
             spares_same_size: false,
             all_maps_ns: 0,
+            all_barred_ns: 0,
             next_drain: Time(0),
             text: Vec::new(),
             pressure: Pressure::default(),
@@ -316,6 +319,7 @@ impl PageWalk {
         self.unresolved.forget(|page| page.slot() == slot);
         let gone = std::mem::take(self.fallback(slot));
         self.all_maps_ns = self.all_maps_ns.saturating_sub(gone.maps_ns);
+        self.all_barred_ns = self.all_barred_ns.saturating_sub(gone.barred.cost_ns);
     }
 
     /// What is kept for the address space in this slot.

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 use isotherm_core::{AddrRange, Reclaimed, TargetId, Time};
 use isotherm_host::proc::{Mapping, Proc, parse_maps};
-use isotherm_host::reclaim::{Counted, Reclaim};
+use isotherm_host::reclaim::{Counted, Kinds, Reclaim};
 use isotherm_sys::clock::now;
 
 /// Growth of the counters per second from one question to the next, from which on reclaim is at
@@ -35,6 +35,9 @@ const AT_WORK_STRAINED: u64 = 8;
 /// on in which a task waits for memory.
 const STRAIN: (u64, u64) = (256 << 12, 10_000);
 const SECOND_NS: u64 = 1_000_000_000;
+/// From so many targets on their counters are not read while the whole machine reclaims nothing. To
+/// read them takes four files of each, and of a few targets that is little.
+const MANY: usize = 64;
 /// With no more room than this, as a share of what may be used, a new target's memory is taken to
 /// be reclaimed; and with more than that reclaim is over.
 const ROOM: (f64, f64) = (1.0 / 16.0, 1.0 / 4.0);
@@ -66,11 +69,31 @@ struct Last {
     on: Option<Time>,
     /// Whether it was taken to be at work, without having been seen.
     is_presumed: bool,
+    /// Whether the counters were not read the last time.
+    is_skipped: bool,
     /// Until when it is asked whether it is over.
     ask_until: Time,
     /// The target's mapped files, and when they are to be read again.
     files: Vec<AddrRange>,
     next_files: Time,
+}
+
+impl Last {
+    /// Whether the whole machine, of which so many pages were looked at, has looked at so few since
+    /// the last time that reclaim can be at work on nobody. Then the target's own counters need not
+    /// be read, unless they are waited for.
+    fn is_left_alone(&mut self, kinds: Option<Kinds>, at: Time) -> bool {
+        let Some(((then, before), now)) = self.counted.as_mut().zip(kinds) else { return false };
+        let Some(was) = before.kinds else { return false };
+        let looked_at = now.anon.saturating_sub(was.anon) + now.files.saturating_sub(was.files);
+        let elapsed_ns = at.since(*then).max(SECOND_NS);
+        let is_quiet = looked_at < AT_WORK_STRAINED.saturating_mul(elapsed_ns / SECOND_NS);
+        if !is_quiet || self.is_presumed || at < self.ask_until {
+            return false;
+        }
+        (*then, before.kinds, self.is_skipped) = (at, Some(now), true);
+        true
+    }
 }
 
 /// What counters say, compared with what they said before.
@@ -123,10 +146,17 @@ fn files_of(text: &[u8], files: &mut Vec<AddrRange>) {
 impl Pressure {
     /// What was being reclaimed of this process's memory since this was asked last.
     pub(super) fn of(&mut self, target: TargetId, pid: u32, at: Time) -> Reclaimed<'_> {
+        let has_many = self.of.len() >= MANY;
         let reclaim = self.reclaim.get_or_insert_with(Reclaim::of_machine);
-        let counted = reclaim.counted(pid, at.as_ns());
         let last = self.of.entry(target).or_default();
+        if has_many && last.is_left_alone(reclaim.kinds(at.as_ns()), at) {
+            return Reclaimed::Nothing;
+        }
+        let counted = reclaim.counted(pid, at.as_ns());
+        // What was counted before nobody asked is no measure for what has passed since.
+        let is_anew = std::mem::take(&mut last.is_skipped);
         let before = last.counted.replace((at, counted));
+        let before = before.map(|before| if is_anew { (at, counted) } else { before });
         let begins =
             |on: &mut Option<Time>| on.replace(at).is_none_or(|on| at.since(on) > QUIET_NS);
         let is_presumed = std::mem::take(&mut last.is_presumed);
@@ -188,7 +218,7 @@ impl Pressure {
 #[cfg(test)]
 mod tests {
     use isotherm_host::metrics::Cgroups;
-    use isotherm_host::reclaim::{Kinds, Strain};
+    use isotherm_host::reclaim::Strain;
 
     use super::*;
 
@@ -240,6 +270,35 @@ mod tests {
         }
         let moved = is_at_work(counted(10, 0), counted(1000, 0), s(1));
         assert!(!moved, "it has moved to another cgroup");
+    }
+
+    #[test]
+    fn where_the_machine_looks_at_hardly_a_page_counters_are_not_read() {
+        let kinds = |anon: u64, files: u64| Some(Kinds { anon, files });
+        let s = |s: u64| Time(s * SECOND_NS);
+        let last = Last {
+            counted: Some((s(10), Counted { kinds: kinds(100, 50), ..counted(7, 0) })),
+            ..Last::default()
+        };
+        for (name, now, last, is_alone) in [
+            ("nothing", kinds(100, 50), last.clone(), true),
+            ("seven pages in a second", kinds(103, 54), last.clone(), true),
+            ("eight", kinds(104, 54), last.clone(), false),
+            ("the kernel tells no kinds", None, last.clone(), false),
+            ("never read", kinds(100, 50), Last::default(), false),
+            ("presumed", kinds(100, 50), Last { is_presumed: true, ..last.clone() }, false),
+            ("waited for", kinds(100, 50), Last { ask_until: s(20), ..last.clone() }, false),
+        ] {
+            let mut last = last;
+            assert_eq!(last.is_left_alone(now, s(11)), is_alone, "{name}");
+            assert_eq!(last.is_skipped, is_alone, "{name}");
+        }
+        // What the machine looked at while nobody asked does not count later.
+        let mut last = last;
+        for second in 11..30 {
+            assert!(last.is_left_alone(kinds(100 + 7 * (second - 10), 50), s(second)), "{second}");
+        }
+        assert!(last.is_left_alone(kinds(233 + 79, 50), s(39)), "eight per second, in ten");
     }
 
     #[test]

@@ -154,15 +154,24 @@ impl Groups {
     /// Takes in what a window tells of pages. Every snapshot has to come here.
     pub fn learn(&mut self, s: &Snapshot) {
         self.note_break(s);
-        self.units.retain(|id, _| s.targets.iter().any(|t| t.id.0 == *id));
-        for t in s.targets.iter().filter(|t| t.touched.is_some()) {
+        let of_units = || s.targets.iter().filter(|t| t.touched.is_some());
+        // Mostly these are the targets of the window before.
+        if !self.units.keys().copied().eq(of_units().map(|t| t.id.0)) {
+            let ids: BTreeSet<u32> = s.targets.iter().map(|t| t.id.0).collect();
+            self.units.retain(|id, _| ids.contains(id));
+            for t in of_units() {
+                self.units.entry(t.id.0).or_default();
+            }
+            if let Some(ages) = &mut self.ages {
+                ages.retain(|id, _| self.units.contains_key(id));
+            }
+        }
+        for t in of_units().filter(|t| !t.units.is_empty()) {
             let known = self.units.entry(t.id.0).or_default();
             known.extend(t.units.iter().map(|unit| (unit.start, *unit)));
-        }
-        let Some(ages) = &mut self.ages else { return };
-        ages.retain(|id, _| self.units.contains_key(id));
-        for t in s.targets.iter().filter(|t| t.touched.is_some()) {
-            ages.entry(t.id.0).or_default().learn(t.units.iter(), s.end);
+            if let Some(ages) = &mut self.ages {
+                ages.entry(t.id.0).or_default().learn(t.units.iter(), s.end);
+            }
         }
     }
 

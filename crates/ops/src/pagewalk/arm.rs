@@ -24,6 +24,7 @@ use isotherm_pages::tables::PageKey;
 use isotherm_sys::clock::now;
 
 use super::PageWalk;
+use super::barred::Mapped;
 use super::fallback::Asked;
 use super::stuck::Stuck;
 
@@ -151,7 +152,7 @@ impl PageWalk {
             return true;
         }
         // Of several mappings in a range one was locked since they were read.
-        self.read_barred(slot, true);
+        self.read_barred(slot, Mapped::Changed);
         let is_refused = |unit: &&mut UnitCheck| refused.iter().any(|r| r.intersects(&hull(unit)));
         for unit in units.iter_mut().filter(|u| u.answered && !is_single(u)).filter(is_refused) {
             self.advise_again(slot, unit, at);

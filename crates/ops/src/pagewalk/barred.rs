@@ -9,8 +9,20 @@ use super::PageWalk;
 
 /// Least time between two readings of the mappings, in ns.
 const EVERY_NS: u64 = 1_000_000_000;
-/// The same, as a multiple of what a reading of all targets costs: 0.1 %.
+/// The same, as a multiple of what a reading costs: 0.1 %. Of a target that maps as much as before
+/// only advice to the kernel can have changed, so what a reading of all targets costs counts.
 const REST: u64 = 1000;
+
+/// What is known of a target's mappings, compared with the last time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mapped {
+    /// It maps as much.
+    AsMuch,
+    /// It may map other memory.
+    Anew,
+    /// They must have changed.
+    Changed,
+}
 
 /// The mappings of one address space that must get no advice, sorted.
 #[derive(Debug, Default)]
@@ -35,12 +47,13 @@ impl Barred {
 
 impl PageWalk {
     /// Reads the mappings of an address space again, if it is time to or if they must have changed.
-    pub(super) fn read_barred(&mut self, slot: u16, changed: bool) {
-        let begin = now();
-        let rest_ns = self.all_barred_ns.saturating_mul(REST).max(EVERY_NS);
+    pub(super) fn read_barred(&mut self, slot: u16, mapped: Mapped) {
+        let (begin, of_all_ns) = (now(), self.all_barred_ns);
         let barred = &mut self.fallback(slot).barred;
-        let is_read = barred.cost_ns > 0 && begin.since(barred.read) < rest_ns;
-        if is_read && !changed {
+        let cost_ns = if mapped == Mapped::AsMuch { of_all_ns } else { barred.cost_ns };
+        let rest_ns = cost_ns.saturating_mul(REST).max(EVERY_NS);
+        let was_read = barred.cost_ns > 0 && begin.since(barred.read) < rest_ns;
+        if was_read && mapped != Mapped::Changed {
             return;
         }
         let mut ranges = std::mem::take(&mut barred.ranges);

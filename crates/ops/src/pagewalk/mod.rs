@@ -398,7 +398,7 @@ impl Operations for PageWalk {
         if mapped.is_some_and(|mapped| self.is_as_before(target, mapped)) {
             // Advice to the kernel changes no size.
             if let Some(slot) = self.tables.slot(target) {
-                self.read_barred(slot, false);
+                self.read_barred(slot, barred::Mapped::AsMuch);
             }
             return Err(UpdateError::NotNow);
         }
@@ -412,7 +412,7 @@ impl Operations for PageWalk {
             fallback.mapped = mapped.map(|mapped| (begin, mapped));
             let last = std::mem::replace(&mut fallback.maps_ns, cost);
             self.all_maps_ns = (self.all_maps_ns + cost).saturating_sub(last);
-            self.read_barred(slot, false);
+            self.read_barred(slot, barred::Mapped::Anew);
         }
         Ok(())
     }

@@ -243,7 +243,7 @@ fn log_age(ns: u64) -> f32 {
 fn draw(maps: &[Map], now: Time, most: usize, runs: &mut Vec<Run>) -> u64 {
     runs.clear();
     let (mut nr_whole, mut nr_by_cell, mut nr_joined) = (0, 0, 0);
-    let limit = most.saturating_mul(MOST_RUNS).max(MOST_RUNS * 256);
+    let mut limit = most.saturating_mul(MOST_RUNS).max(MOST_RUNS * 256);
     for (target, map) in maps.iter().enumerate() {
         for area in &map.areas {
             let mut at = map.units.partition_point(|u| u.start + UNIT <= area.start);
@@ -270,6 +270,9 @@ fn draw(maps: &[Map], now: Time, most: usize, runs: &mut Vec<Run>) -> u64 {
                     let nr_runs = runs.len();
                     join(runs, limit / 2, most);
                     nr_joined += nr_runs.saturating_sub(runs.len()) as u64;
+                    // Areas are never joined. Of more of them than the limit, that is found out
+                    // each time that they have become twice as many, not for each.
+                    limit = limit.max(runs.len() * 2);
                 }
             }
         }
@@ -386,6 +389,9 @@ fn join_pairs(runs: &mut Vec<Run>, most: usize, across: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::region::Region;
+    use crate::rng::Rng;
+    use crate::target::TargetId;
 
     fn run(nr: u64, rate: f32) -> Run {
         Run::of_test(AddrRange::new(nr * CELL, (nr + 1) * CELL), rate)
@@ -425,6 +431,24 @@ mod tests {
         assert!(runs.len() <= 20, "{}", runs.len());
         let hot: Vec<_> = runs.iter().filter(|run| run.known && run.rate > 0.5).collect();
         assert!(hot.len() == 1 && hot[0].range == run(501, 1.0).range, "{hot:?}");
+    }
+
+    /// Thousands of processes have tens of thousands of areas.
+    #[test]
+    fn more_areas_than_are_collected_are_not_tried_one_by_one() {
+        let areas = 3 * MOST_RUNS as u64 * 256;
+        let area = |nr| Region::new(AddrRange::new(2 * nr * UNIT, 2 * nr * UNIT + 4096));
+        let regions: Vec<_> = (0..areas).map(area).collect();
+        let mut map = Map::new(TargetId(1), &mut Rng::seeded(1));
+        map.fit(&regions, Time(0));
+        let mut runs = Vec::new();
+        let maps = [map];
+        let info = allocation_counter::measure(|| {
+            draw(&maps, Time(0), 1, &mut runs);
+        });
+        assert_eq!(runs.len() as u64, areas);
+        // Each try allocates some lists.
+        assert!(info.count_total < 200, "{info:?}");
     }
 
     #[test]

@@ -231,10 +231,10 @@ impl Changes {
         maps: &mut [Map],
         units: &mut Vec<UnitCheck>,
         budget: &mut Budget,
+        is_first_pass: bool,
         now: Time,
     ) {
         // Memory that was never seen has half of the places.
-        let is_first_pass = maps.iter().any(|map| map.has_unknown(now));
         let most = if is_first_pass { MOST_ARMED / 2 } else { MOST_ARMED };
         for _ in 0..self.urgent.len().min(MOST_TRIED) {
             let is_allowed = budget.allows_overdraft();
@@ -471,7 +471,7 @@ mod tests {
             changes.begin_window();
             let mut units = Vec::new();
             for _ in 0..2 {
-                changes.choose_urgent(&mut maps, &mut units, &mut budget, now);
+                changes.choose_urgent(&mut maps, &mut units, &mut budget, true, now);
             }
             chosen.push(units.iter().map(|unit| unit.start / UNIT).collect::<Vec<_>>());
         }

@@ -1,5 +1,6 @@
 //! The units of a target, sorted, and the orders in which they take their turns.
 
+mod all;
 mod anew;
 mod found;
 mod places;
@@ -8,6 +9,7 @@ mod spared;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+pub(super) use self::all::{Crossing, Outlook, from};
 use self::anew::FewWoken;
 use self::found::Found;
 use self::places::Places;

@@ -45,7 +45,7 @@ use self::budget::Budget;
 use self::changes::Changes;
 use self::draw::{Run, Runs};
 use self::lost::widened;
-use self::map::{CHUNK, Map, Spared, of_target, place, unit_at};
+use self::map::{CHUNK, Crossing, Map, Outlook, Spared, from, of_target, place, unit_at};
 use self::planes::{EARLY, is_over};
 use self::turns::Turns;
 use super::Wish;
@@ -127,6 +127,7 @@ pub(crate) struct Census {
     /// The target whose units are tried first for a sentinel.
     sentinels_from: usize,
     changes: Changes,
+    crossing: Crossing,
     budget: Budget,
     /// Units of which a page was armed alone in this window.
     watched_alone: Vec<(TargetId, u64)>,
@@ -174,14 +175,17 @@ impl Sampler for Census {
         self.fit(scene);
         self.budget.earn(scene.attrs.budget_bp, scene.now);
         self.budget.ask(scene.now);
-        self.changes.choose_urgent(&mut self.maps, scene.units, &mut self.budget, scene.now);
-        self.choose_in_turn(scene);
+        let all = Outlook::of(&self.maps, scene.now);
+        let (maps, budget) = (&mut self.maps, &mut self.budget);
+        self.changes.choose_urgent(maps, scene.units, budget, all.has_unknown, scene.now);
+        self.choose_in_turn(scene, all);
         if core::mem::take(&mut self.window_begins) {
             self.changes.begin_window();
             self.choose_sentinels(scene);
         }
         self.changes.choose_woken(&mut self.maps, scene.units, scene.rng, scene.now);
-        self.choose_cross(scene);
+        // They come before the next turns.
+        self.crossing.choose(&mut self.maps, scene.units, scene.rng, scene.now);
         scene.units.sort_unstable_by_key(|c| (c.target, c.start));
     }
 
@@ -229,9 +233,11 @@ impl Sampler for Census {
                 list.push_back(Due { sample, target, start, since });
             }
         }
-        for map in self.maps.iter_mut().filter(|map| map.cross.is_arming()) {
-            map.cross.step_was_armed(passed, &waits(scene.attrs, 0));
-        }
+        self.crossing.each(&mut self.maps, |map| {
+            if map.cross.is_arming() {
+                map.cross.step_was_armed(passed, &waits(scene.attrs, 0));
+            }
+        });
         if is_whole {
             self.budget.cleared(took_ns, now);
         }
@@ -242,12 +248,10 @@ impl Sampler for Census {
 
     fn next_due(&self, scene: &Scene<'_>) -> u64 {
         let fronts = self.due.iter().filter_map(VecDeque::front);
-        let crosses = self.maps.iter().filter_map(|map| map.cross.next_look());
+        let (crosses, is_arming) = self.crossing.next(&self.maps);
         let looks = fronts.chain(&self.soon).map(|due| due.sample).chain(crosses).min();
         let arms = !self.idle && self.budget.allows_chunk();
-        let arms = arms
-            || self.changes.are_pending(scene.now)
-            || self.maps.iter().any(|map| map.cross.is_arming());
+        let arms = arms || self.changes.are_pending(scene.now) || is_arming;
         let arms = if arms { scene.passed.wrapping_add(1) } else { u64::MAX };
         let end = scene.turn.next_aggregation;
         looks.unwrap_or(u64::MAX).min(arms).min(end).min(scene.turn.next_update)
@@ -296,10 +300,10 @@ impl Sampler for Census {
         self.choose_looks(scene);
         let units = &mut *scene.units;
         let mut is_mixed = false;
-        for map in &mut self.maps {
+        self.crossing.each(&mut self.maps, |map| {
             let at = (scene.passed, scene.now);
             is_mixed |= map.cross.choose_looks(map.id, at, &spans, units);
-        }
+        });
         if is_mixed {
             // Of a whole unit and one of its pages, the unit is looked at.
             units.sort_unstable_by_key(|c| (c.target, c.start, Reverse(c.pages.count())));
@@ -376,11 +380,7 @@ impl Sampler for Census {
             }
             self.changed |= self.changes.take(map, at, news);
         }
-        for map in self.maps.iter_mut().filter(|map| map.cross.is_over()) {
-            // Not at even times: what comes back at such times would always be seen at one point.
-            let rest_ns = self.budget.rest_of_cross(map.cross.len());
-            map.end_cross(&spans, now, scene.rng.range(rest_ns / 2, rest_ns + rest_ns / 2 + 1));
-        }
+        self.end_crosses(&spans, scene);
         scene.units.clear();
     }
 
@@ -556,13 +556,13 @@ impl Census {
     }
 
     /// Units in turn: those that were never armed, and those that have waited long enough.
-    fn choose_in_turn(&mut self, scene: &mut Scene<'_>) {
+    fn choose_in_turn(&mut self, scene: &mut Scene<'_>, all: Outlook) {
         let (attrs, now) = (scene.attrs, scene.now);
         let units = &mut *scene.units;
-        let turns = Turns::new(&self.maps, &self.budget, attrs, now, self.window_begins);
+        let turns = Turns::new(all.has_unknown, &self.budget, attrs, now, self.window_begins);
         let nr_before = units.len();
         self.budget.set_first_pass(turns.is_first_pass());
-        self.budget.set_calm(self.maps.iter().all(|map| map.is_calm(now)));
+        self.budget.set_calm(all.is_calm);
         if !turns.is_starved() && !self.budget.allows_chunk() {
             self.idle = false;
             return;
@@ -621,17 +621,17 @@ impl Census {
         self.sentinels_from = (self.sentinels_from + nr_maps) % self.maps.len().max(1);
     }
 
-    /// Pages all over a target, where turns leave a doubt. They come before the next turns.
-    fn choose_cross(&mut self, scene: &mut Scene<'_>) {
-        let now = scene.now;
-        for map in &mut self.maps {
-            if map.cross.is_due(now) && !map.has_unknown(now) && !map.spared.all(now) {
-                map.cross.begin(&map.units, &map.spared, scene.rng, now);
+    /// Takes in what cross-sections have found that are over.
+    fn end_crosses(&mut self, spans: &[u64; SPANS], scene: &mut Scene<'_>) {
+        let (budget, rng, now) = (&mut self.budget, &mut *scene.rng, scene.now);
+        self.crossing.each(&mut self.maps, |map| {
+            if map.cross.is_over() {
+                // Not at even times: what comes back at such times would always be seen at one
+                // point.
+                let rest_ns = budget.rest_of_cross(map.cross.len());
+                map.end_cross(spans, now, rng.range(rest_ns / 2, rest_ns + rest_ns / 2 + 1));
             }
-            if map.cross.is_arming() {
-                map.cross.choose(map.id, scene.units);
-            }
-        }
+        });
     }
 
     /// Units to look at for the end of a window: those with a sentinel, and others in turn. If the
@@ -658,12 +658,6 @@ impl Census {
             }
         }
     }
-}
-
-/// All maps, the one with this number first.
-fn from(maps: &mut [Map], first: usize) -> impl Iterator<Item = &mut Map> {
-    let (front, back) = maps.split_at_mut(first.min(maps.len()));
-    back.iter_mut().chain(front)
 }
 
 /// These units were armed late in their sample, since the end of a window took long. A look now

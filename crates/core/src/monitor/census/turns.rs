@@ -8,7 +8,7 @@
 use alloc::vec::Vec;
 
 use super::budget::Budget;
-use super::map::{CHUNK, Map};
+use super::map::{CHUNK, Map, from};
 use super::unit::Unit;
 use super::{DOUBT_REST_NS, MOST_ARMED, SPARED, SPARED_FIRST, TOGETHER_REST_NS};
 use crate::attrs::Attrs;
@@ -48,7 +48,7 @@ pub(super) struct Turns {
 
 impl Turns {
     pub(super) fn new(
-        maps: &[Map],
+        is_first_pass: bool,
         budget: &Budget,
         attrs: &Attrs,
         now: Time,
@@ -59,7 +59,7 @@ impl Turns {
             spans: super::spans(attrs),
             most: most_armed(attrs),
             is_starved: budget.is_starved(now),
-            is_first_pass: maps.iter().any(|map| map.has_unknown(now)),
+            is_first_pass,
             window_begins,
         }
     }
@@ -82,8 +82,9 @@ impl Turns {
         budget: &mut Budget,
     ) -> bool {
         let mut is_idle = true;
-        for unknown in [true, false] {
-            let maps = super::from(maps, first);
+        let unknown_first = [true, false].into_iter().skip(usize::from(!self.is_first_pass));
+        for unknown in unknown_first {
+            let maps = from(maps, first);
             for map in maps.filter(|map| map.has_unknown(self.now) == unknown) {
                 is_idle &= self.choose_of(map, units, budget);
             }
@@ -199,6 +200,7 @@ fn asked(id: TargetId, units: &[UnitCheck]) -> Vec<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::map::Outlook;
     use super::*;
     use crate::addr::AddrRange;
     use crate::ops::Reclaimed;
@@ -235,7 +237,8 @@ mod tests {
         budget.begin(bp, Time(0));
         budget.earn(bp, NOW);
         let attrs = Attrs { sample_us, ..Attrs::default() };
-        let turns = Turns::new(maps, &budget, &attrs, NOW, true);
+        let is_first_pass = Outlook::of(maps, NOW).has_unknown;
+        let turns = Turns::new(is_first_pass, &budget, &attrs, NOW, true);
         budget.set_first_pass(turns.is_first_pass());
         let mut units = Vec::new();
         turns.choose(maps, 0, &mut units, &mut budget);
@@ -269,7 +272,8 @@ mod tests {
         budget.begin(100, Time(0));
         budget.set_first_pass(true);
         let choose = |maps: &mut [Map], budget: &mut Budget, now| {
-            let turns = Turns::new(maps, budget, &Attrs::default(), now, true);
+            let is_first_pass = Outlook::of(maps, now).has_unknown;
+            let turns = Turns::new(is_first_pass, budget, &Attrs::default(), now, true);
             let mut units = Vec::new();
             turns.choose(maps, 0, &mut units, budget);
             units.iter().map(|c| (c.target.0, c.all_memory == AllMemory::Only)).collect::<Vec<_>>()
@@ -301,7 +305,8 @@ mod tests {
         budget.earn(100, NOW);
         let mut asked = |map: &mut Map, now| {
             let maps = core::slice::from_mut(map);
-            let turns = Turns::new(maps, &budget, &Attrs::default(), now, true);
+            let is_first_pass = Outlook::of(maps, now).has_unknown;
+            let turns = Turns::new(is_first_pass, &budget, &Attrs::default(), now, true);
             let mut units = Vec::new();
             turns.choose(maps, 0, &mut units, &mut budget);
             let only_together = units.iter().filter(|c| c.all_memory == AllMemory::Only).count();

@@ -183,17 +183,17 @@ impl TargetState {
     pub(super) fn is_advised(&mut self, start: u64, huge: bool, now: Time) -> bool {
         let (read, advised) = &mut self.advised;
         if read.is_none_or(|at| now.since(at) > ADVICE_NS) {
-            *read = Some(now);
-            advised.clear();
-            let mut text = Vec::new();
-            // A process that has gone gave no advice.
-            if Proc::default().read(self.process.pid(), "smaps", &mut text).is_ok() {
-                let all = parse_smaps(&text).filter_map(|m| Some((m.range, m.huge_advice?)));
-                advised.extend(all);
-            }
+            (*read, *advised) = (Some(now), advice(&self.process));
         }
         let at = advised.partition_point(|(range, _)| range.end <= start);
         advised.get(at).is_some_and(|(range, is)| range.contains(start) && *is == huge)
+    }
+
+    /// How many bytes of these ranges have this advice now.
+    pub(super) fn advised_bytes(&self, ranges: &[AddrRange], huge: bool) -> u64 {
+        let advised = advice(&self.process).into_iter().filter(|(_, is)| *is == huge);
+        let of = |(range, _)| ranges.iter().map(|part| part.overlap(&range)).sum::<u64>();
+        advised.map(of).sum()
     }
 
     /// Whether the granule at `start` refused to become a huge page not long ago.
@@ -206,6 +206,15 @@ impl TargetState {
         self.refused_collapses.retain(|_, at| now.since(*at) < AGAIN_NS);
         self.refused_collapses.insert(start, now);
     }
+}
+
+/// The huge page advice of all mappings that have some. A process that has gone gave none.
+fn advice(process: &Process) -> Vec<(AddrRange, bool)> {
+    let mut text = Vec::new();
+    if Proc::default().read(process.pid(), "smaps", &mut text).is_err() {
+        return Vec::new();
+    }
+    parse_smaps(&text).filter_map(|m| Some((m.range, m.huge_advice?))).collect()
 }
 
 /// What was done.

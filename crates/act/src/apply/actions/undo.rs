@@ -115,7 +115,9 @@ impl Actor {
         if has_effect {
             replace(&none, &mut undone.replaced_bytes);
         } else {
-            undone.left_bytes += none.bytes;
+            // A granule may lie in holes, or beyond the end of a mapping.
+            let huge = given == Action::Hugepage;
+            undone.left_bytes += state.advised_bytes(&none.ranges, huge);
         }
     }
 }

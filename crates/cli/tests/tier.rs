@@ -206,7 +206,8 @@ fn hot_memory_comes_to_the_fast_node_and_a_dry_run_moves_nothing() {
     let before = hot_on(&process, &places, hot, 0);
     assert!(before < 50, "{before} % of the hot part is on the fast node from the begin");
 
-    let args = ["--json", "-q", "-p", &pid];
+    // A call takes five times as long in an emulated guest, and waking up alone takes the default.
+    let args = ["--json", "-q", "--budget", "5%", "-p", &pid];
     let out = tier(&[&args[..], &["--dry-run", "--duration", "15s"]].concat());
     assert!(is_done(out.status.code(), &said(&out)), "{}", said(&out));
     let account: Value = serde_json::from_slice(&out.stdout).unwrap();
@@ -226,19 +227,20 @@ fn hot_memory_comes_to_the_fast_node_and_a_dry_run_moves_nothing() {
     ]);
     let mut tool = Guard(command.stdout(Stdio::piped()).spawn().unwrap());
     let begin = Instant::now();
-    while hot_on(&process, &places, hot, 0) < 90 {
+    let here = || hot_on(&process, &places, hot, 0);
+    while here() < 90 && begin.elapsed() < Duration::from_secs(230) {
         assert!(tool.0.try_wait().unwrap().is_none(), "it ended");
-        let now = hot_on(&process, &places, hot, 0);
-        assert!(begin.elapsed() < Duration::from_secs(230), "{now} % after {:?}", begin.elapsed());
         std::thread::sleep(Duration::from_secs(1));
     }
-    eprintln!("90 % after {:?}", begin.elapsed());
+    let (came, took) = (here(), begin.elapsed());
     let status = Command::new("kill").args(["-TERM", &tool.0.id().to_string()]).status().unwrap();
     assert!(status.success());
     let mut text = String::new();
     std::io::Read::read_to_string(&mut tool.0.stdout.take().unwrap(), &mut text).unwrap();
     assert_eq!(tool.0.wait().unwrap().code(), Some(0));
     let account: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    assert!(came >= 90, "{came} % after {took:?}\n{account:#}");
+    eprintln!("{came} % after {took:?}");
     let done = |nr: usize, key: &str| account["schemes"][nr][key].as_u64().unwrap();
     assert!(done(0, "done_bytes") >= 64 << 20 && done(1, "done_bytes") > 0, "{account:#}");
     assert!(done(0, "ping_pong_bytes") <= done(0, "done_bytes") / 100, "{account:#}");

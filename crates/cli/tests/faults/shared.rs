@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use crate::acting::sees_pages;
-use crate::program::{ISOTHERM, Running, command, isotherm, scratch, wait_until};
+use crate::program::{ISOTHERM, Running, command, isotherm, scratch, seconds, wait_until};
 
 /// A process whose two children use 32 MiB that they share. It ends with its parent.
 const SHARERS: &str = "
@@ -149,7 +149,7 @@ fn processes_that_share_memory_count_it_once() {
     let dir = scratch();
     let Some(python) = python(dir.path()) else { return };
     let python = python.as_str();
-    let words = ["record", "-o", "r.data", "--duration", "3s", "--", python, "-c", SHARERS];
+    let words = ["record", "-o", "r.data", "--duration", &seconds(3), "--", python, "-c", SHARERS];
     let recorder = Running::start(command(ISOTHERM, dir.path(), &words));
     recorder.finish().expect(143, &[]);
     let json = |args: &str| -> serde_json::Value {
@@ -170,7 +170,8 @@ fn processes_that_share_memory_count_it_once() {
     names.dedup();
     assert_eq!(names.len(), all, "nothing is listed as two kinds: {mappings}");
 
-    let words = ["wss", "--json", "-i", "500ms", "--duration", "6s", "--", python, "-c", SHARERS];
+    let words =
+        ["wss", "--json", "-i", "500ms", "--duration", &seconds(6), "--", python, "-c", SHARERS];
     let said = Running::start(command(ISOTHERM, dir.path(), &words)).finish();
     let last: serde_json::Value = serde_json::from_str(said.out.lines().last().unwrap()).unwrap();
     let once = last["wss_bytes"].as_u64().unwrap();
@@ -181,7 +182,8 @@ fn processes_that_share_memory_count_it_once() {
 fn shared_memory_that_was_never_filled_is_not_cold() {
     let dir = scratch();
     let Some(python) = python(dir.path()).filter(|_| sees_pages()) else { return };
-    let words = ["record", "-o", "r.data", "--duration", "6s", "--", &python, "-c", HARDLY_FILLED];
+    let words =
+        ["record", "-o", "r.data", "--duration", &seconds(6), "--", &python, "-c", HARDLY_FILLED];
     Running::start(command(ISOTHERM, dir.path(), &words)).finish().expect(143, &[]);
     let said = isotherm(dir.path(), "report mappings --json r.data");
     let json: serde_json::Value = serde_json::from_str(&said.expect(0, &[]).out).unwrap();

@@ -268,8 +268,10 @@ fn pushed_schemes_stand_first_and_a_refusal_changes_nothing() {
         state.config.as_ref().unwrap().context.schemes.iter().map(|s| s.action).collect()
     };
     assert_eq!(actions, [Action::Cold, Action::Stat]);
-    window(&mut set);
-    assert!(set.counted()[0].counters.sz_tried > 0);
+    // The kdamond began anew for them, and windows that were read before that still come first.
+    while set.counted()[0].counters.sz_tried == 0 {
+        window(&mut set);
+    }
     state.lock().unwrap().refuse_commits = true;
     let hot = Scheme { action: Action::Willneed, ..Scheme::default() };
     let other = Pushed::new(hot, Vec::new());

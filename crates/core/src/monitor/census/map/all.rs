@@ -103,3 +103,26 @@ pub(in crate::monitor::census) fn from(
     let (front, back) = maps.split_at_mut(first.min(maps.len()));
     back.iter_mut().chain(front)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::monitor::census::curve::{Pages, Turned};
+
+    #[test]
+    fn of_many_targets_all_are_asked_within_a_few_samples() {
+        let (mut rng, now) = (Rng::seeded(1), Time(1_000_000_000));
+        let mut maps: Vec<_> = (0..200).map(|id| Map::new(TargetId(id), &mut rng)).collect();
+        let doubted = Turned::of(Pages { mean: 1.0, sigma: 1.0 });
+        for map in &mut maps {
+            map.cross.doubt([Some(doubted); 2], 512, true);
+        }
+        let mut crossing = Crossing::default();
+        let mut left = Vec::new();
+        for _ in 0..4 {
+            crossing.choose(&mut maps, &mut Vec::new(), &mut rng, now);
+            left.push(maps.iter().filter(|map| map.cross.is_due(now)).count());
+        }
+        assert_eq!(left, [200 - 64, 200 - 128, 200 - 192, 0]);
+    }
+}

@@ -171,7 +171,7 @@ fn processes_that_share_memory_count_it_once() {
     assert_eq!(names.len(), all, "nothing is listed as two kinds: {mappings}");
 
     let words =
-        ["wss", "--json", "-i", "500ms", "--duration", &seconds(6), "--", python, "-c", SHARERS];
+        ["wss", "--json", "-i", "2s", "--duration", &seconds(6), "--", python, "-c", SHARERS];
     let said = Running::start(command(ISOTHERM, dir.path(), &words)).finish();
     let last: serde_json::Value = serde_json::from_str(said.out.lines().last().unwrap()).unwrap();
     let once = last["wss_bytes"].as_u64().unwrap();

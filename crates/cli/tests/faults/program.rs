@@ -1,7 +1,9 @@
 //! Runs the program, and ends every process that a test has started, even if the test fails.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use late::is_done;
@@ -130,10 +132,21 @@ impl Running {
         assert!(Command::new("kill").args(args).status().unwrap().success());
     }
 
-    /// Waits for the end.
+    /// Waits for the end. What it says is read meanwhile, since a pipe holds 64 KiB only.
+    #[track_caller]
     pub(crate) fn finish(mut self) -> Said {
-        wait_until("the process to end", || self.child().try_wait().unwrap().is_some());
-        Said::of(self.0.take().unwrap().wait_with_output().unwrap())
+        let child = self.child();
+        let said = (read_all(child.stdout.take()), read_all(child.stderr.take()));
+        let is_over = comes_true(|| self.child().try_wait().unwrap().is_some());
+        let mut child = self.0.take().unwrap();
+        if !is_over {
+            child.kill().ok();
+        }
+        let status = child.wait().unwrap();
+        let (stdout, stderr) = (said.0.join().unwrap(), said.1.join().unwrap());
+        let said = Said::of(Output { status, stdout, stderr });
+        assert!(is_over, "waited in vain for the process to end: {said:#?}");
+        said
     }
 
     /// The one-letter state that the kernel shows.
@@ -174,14 +187,33 @@ impl Drop for Running {
     }
 }
 
+/// Reads a pipe to its end; one that there is not has nothing.
+fn read_all(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut text = Vec::new();
+        if let Some(mut pipe) = pipe {
+            pipe.read_to_end(&mut text).unwrap();
+        }
+        text
+    })
+}
+
 /// Waits for a condition that must become true. The limit only ends a test that hangs.
 #[track_caller]
-pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, done: impl FnMut() -> bool) {
+    assert!(comes_true(done), "waited in vain for {what}");
+}
+
+/// Whether a condition becomes true before the limit.
+fn comes_true(mut done: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + Duration::from_secs(120);
     while !done() {
-        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        if Instant::now() >= deadline {
+            return false;
+        }
         std::thread::sleep(Duration::from_millis(10));
     }
+    true
 }
 
 /// Number of snapshots that can be read from a record by now; 0 if there is nothing.

@@ -138,7 +138,7 @@ fn what_processes_of_another_user_share_is_seen_by_the_unit_or_it_is_said() {
         let of = |line: &str| {
             let line: serde_json::Value = serde_json::from_str(line).unwrap();
             let targets = line["processes"].as_array().unwrap();
-            targets.iter().map(|target| target["wss_bytes"].as_u64().unwrap()).max().unwrap()
+            targets.iter().map(|target| target["wss_bytes"].as_u64().unwrap()).max().unwrap_or(0)
         };
         let most = said.out.lines().map(of).max().unwrap_or_else(|| panic!("no line: {said:#?}"));
         most >> 20
